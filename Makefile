@@ -1,0 +1,44 @@
+# Every target makes the environment it needs: Python 3.11 or newer, make and a network the first time.
+
+# The first Python that is new enough; `make PYTHON=/path/to/python …` overrides.
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
+DEMO := examples/shoplifting.sase --catalog examples/retail.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint types pytest golden demo clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup:  ## create .venv with the locked dependencies, and a Java if there is none
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
+	@"$(PYTHON)" tools/environment.py
+
+test: lint types pytest  ## everything that must pass: lint, types, tests
+
+lint: setup  ## ruff: rules and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+
+types: setup  ## mypy, strict
+	@$(BIN)/python tools/typecheck.py
+
+pytest: setup  ## the tests alone
+	@$(WITH_JAVA) $(BIN)/python -m pytest
+
+golden: setup  ## write the golden files anew; review the diff
+	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden
+
+demo: setup  ## find the shoplifters: query, plan and matches
+	@cat examples/shoplifting.sase
+	@echo
+	@$(BIN)/sase explain $(DEMO)
+	@echo
+	@$(WITH_JAVA) $(BIN)/sase run $(DEMO) --events examples/data/retail.parquet
+
+clean:  ## remove the environment and every cache
+	@rm -rf .venv .venv.lock build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

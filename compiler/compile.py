@@ -1,0 +1,111 @@
+"""The whole compiler as one call: text → bound query → logical plan → rules → physical plan → job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sase.compiler import rules
+from sase.compiler.binder import bind
+from sase.compiler.bound import BoundQuery
+from sase.compiler.catalog import Catalog
+from sase.compiler.codegen import generate
+from sase.compiler.durations import UNITS, microseconds
+from sase.compiler.errors import OptionError, did_you_mean
+from sase.compiler.explain import explain
+from sase.compiler.logical import Plan, basic_plan
+from sase.compiler.parser import parse, parse_duration
+from sase.compiler.physical import PhysicalPlan, physical_plan
+from sase.compiler.rules.negation_in_stacks import move_into_stacks, why_not_in_stacks
+
+NEGATIONS = ("auto", "stack", "anti-join")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How, never what: the answer is the same whatever they say."""
+
+    disable: frozenset[str] = frozenset()
+    negation: str = "auto"
+    slice: int | str = "auto"
+    """`auto`, `off`, or the length of a time slice: `8 days`, or a number for an integer time column."""
+    partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in sorted(self.disable - set(rules.NAMES)):
+            raise OptionError(f"there is no rule {name!r}: {did_you_mean(name, rules.NAMES, 'the rules are')}")
+        if self.negation not in NEGATIONS:
+            raise OptionError(f"negation is one of {', '.join(NEGATIONS)}, not {self.negation!r}")
+        if self.partitions is not None and self.partitions < 1:
+            raise OptionError("the number of partitions is at least 1")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    query: BoundQuery
+    plan: Plan
+    physical: PhysicalPlan
+    job: str
+
+    def explain(self) -> str:
+        return explain(self.plan, self.physical)
+
+
+def compile_query(
+    text: str,
+    catalog: Catalog,
+    options: Options | None = None,
+    *,
+    filename: str = "query.sase",
+    version: str,
+    standalone: str | None = None,
+) -> Compiled:
+    options = options or Options()
+    query = bind(parse(text, filename), catalog)
+    plan = _forced(rules.optimise(basic_plan(query, options.partitions), _switched_off(options)), options)
+    physical = physical_plan(plan)
+    return Compiled(query, plan, physical, generate(physical, version, standalone))
+
+
+def check_query(text: str, catalog: Catalog, filename: str) -> None:
+    """Raises what is wrong with the query; an open catalog leaves types and attributes unchecked."""
+    bind(parse(text, filename), catalog)
+
+
+def _switched_off(options: Options) -> frozenset[str]:
+    off: Iterable[str] = options.disable
+    if options.negation == "anti-join":
+        off = {*off, "negation_in_stacks"}
+    if options.slice != "auto":
+        off = {*off, "slice_by_time"}
+    return frozenset(off)
+
+
+def _forced(plan: Plan, options: Options) -> Plan:
+    if options.negation == "stack":
+        for negation in plan.negations:
+            if reason := why_not_in_stacks(negation, plan):
+                raise OptionError(f"negation=stack is not possible for {negation.variable}: {reason}")
+        if plan.negations:
+            plan = move_into_stacks(plan)
+    if options.slice not in ("auto", "off"):
+        if plan.query.within is None or not (plan.scan.window and plan.construction.window):
+            raise OptionError("time slices need WITHIN, and the rules window_in_scan and window_in_construction")
+        plan = plan.with_scan(slice=_slice_length(options.slice, plan.query.time_kind))
+    return plan
+
+
+def _slice_length(value: int | str, time_kind: str) -> int:
+    duration = parse_duration(str(value))
+    with_units = duration is not None and all(unit and unit.lower() in UNITS for _, unit in duration.parts)
+    if duration is not None and time_kind == "timestamp" and with_units:
+        length = sum(microseconds(amount, str(unit)) for amount, unit in duration.parts)
+    elif duration is not None and all(unit is None for _, unit in duration.parts):
+        length = microseconds(duration.parts[0][0], "microsecond")
+    else:
+        raise OptionError(
+            f"slice is auto, off or a length such as {'8 days' if time_kind == 'timestamp' else '10000'}, not {value!r}"
+        )
+    if length < 1 or length.denominator != 1:
+        raise OptionError("a time slice is at least one tick long")
+    return int(length)

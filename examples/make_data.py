@@ -1,0 +1,269 @@
+"""Writes examples/data anew: `python examples/make_data.py`. The same rows every time; needs pyarrow alone.
+
+Each data set is in another format on purpose, since `--events` takes them all: Parquet, CSV, JSON lines, and one CSV
+file an event type.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import sys
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+DATA = Path(__file__).parent / "data"
+
+Row = dict[str, Any]
+
+# ---- a store with RFID readers ------------------------------------------------------------------
+
+MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
+TUESDAY = MONDAY + timedelta(days=1)
+SWEEPS = ("07:30:00", "11:00:00", "15:00:00", "19:00:00")
+ITEMS = range(1001, 1261)
+STOCK = range(2001, 2081)
+CATEGORIES = ("food", "drinks", "clothing", "electronics", "toys")
+FOOD_OF_MANUFACTURER_1 = (1005, 1120)
+
+
+class Store:
+    """Shelf readers report an item that is put down, and sweep their shelves four times a day.
+
+    The reader in the back room reports what is in stock every half hour: noise, as far as the queries are concerned.
+    """
+
+    def __init__(self) -> None:
+        self.chance = random.Random(2006)
+        self.items = {item: self.product(item) for item in ITEMS}
+        self.events: list[Row] = []
+        # On which shelf an item is from when on; None while it is on none.
+        self.places = {item: [(MONDAY, self.home(item))] for item in ITEMS}
+
+    def product(self, item: int) -> Row:
+        category, maker = self.chance.choice(CATEGORIES), self.chance.randrange(1, 7)
+        if item in FOOD_OF_MANUFACTURER_1:
+            category, maker = "food", 1
+        elif (category, maker) == ("food", 1):
+            maker = 2
+        return {"category": category, "manufacturer_id": maker}
+
+    def home(self, item: int) -> int | None:
+        return 1 + (item - ITEMS.start) // 26
+
+    def read(self, kind: str, item: int, at: datetime, **rest: object) -> None:
+        self.events.append({"ts": at, "type": kind, "id": item, **rest})
+
+    def read_at_shelf(self, item: int, at: datetime) -> None:
+        _, shelf = max((place for place in self.places[item] if place[0] <= at), key=lambda place: place[0])
+        if shelf is not None:
+            self.read("SHELF-READING", item, at, shelf_id=shelf, **self.items[item])
+
+    def put_down(self, item: int, at: datetime, shelf: int | None) -> None:
+        self.places[item].append((at, shelf))
+        self.read_at_shelf(item, at)
+
+    def leave(self, item: int, at: datetime, exit_id: int = 1) -> None:
+        self.places[item].append((at, None))
+        self.read("EXIT-READING", item, at, exit_id=exit_id)
+
+    def buy(self, item: int, at: datetime) -> None:
+        self.places[item].append((at, None))
+        self.read("COUNTER-READING", item, at, counter_id=self.chance.randrange(1, 4))
+        self.read("COUNTER-READING", item, at + timedelta(seconds=2), counter_id=9)  # once more, where it is bagged
+        self.leave(item, at + timedelta(seconds=self.chance.randrange(40, 300)), exit_id=self.chance.randrange(1, 3))
+
+    def take_back(self, item: int, at: datetime) -> None:
+        self.read("COUNTER-READING", item, at, counter_id=3)
+        self.places[item].append((at, self.home(item)))
+
+    def sweep_shelves(self, start: datetime) -> None:
+        for number, item in enumerate(ITEMS):
+            self.read_at_shelf(item, start + timedelta(seconds=number // 2))
+
+    def sweep_back_room(self, start: datetime) -> None:
+        for number, item in enumerate(STOCK):
+            self.read("BACKROOM-READING", item, start + timedelta(milliseconds=250 * number))
+
+
+def retail() -> list[Row]:
+    store = Store()
+
+    # Taken without paying. One, two and three sweeps saw the item that day, so Q2 has six matches for these three.
+    store.leave(1017, _at(MONDAY, "09:41:13"))
+    store.leave(1152, _at(MONDAY, "12:20:48"), exit_id=2)
+    store.leave(1203, _at(TUESDAY, "17:05:02"), exit_id=2)
+    # Bought, taken back, seen on its shelf again, and then taken: one more.
+    store.buy(1088, _at(MONDAY, "10:12:00"))
+    store.take_back(1088, _at(TUESDAY, "09:30:00"))
+    store.leave(1088, _at(TUESDAY, "11:40:27"))
+    # Carried out by the night shift, 12 hours and 7 minutes after it was seen last: not reported.
+    store.leave(1131, _at(TUESDAY, "07:08:30"))
+
+    # Put down on another shelf within an hour after a sweep, and left there.
+    store.put_down(1042, _at(MONDAY, "11:24:10"), 9)
+    store.put_down(1077, _at(MONDAY, "15:31:55"), 2)
+    # The same, twice: three pairs of shelves.
+    store.put_down(1199, _at(TUESDAY, "11:09:20"), 4)
+    store.put_down(1199, _at(TUESDAY, "11:36:05"), 6)
+    # Put back within the hour: only the way back looks like a misplacement.
+    store.put_down(1063, _at(MONDAY, "11:15:30"), 5)
+    store.put_down(1063, _at(MONDAY, "11:40:00"), store.home(1063))
+    # Bought within the hour: not reported.
+    store.put_down(1230, _at(TUESDAY, "15:12:45"), 3)
+    store.buy(1230, _at(TUESDAY, "15:40:00"))
+
+    # What Q1 looks for.
+    store.buy(1005, _at(MONDAY, "16:45:30"))
+    store.buy(1120, _at(TUESDAY, "11:52:10"))
+
+    untouched = [item for item in ITEMS if len(store.places[item]) == 1]
+    for item in store.chance.sample(untouched, 140):
+        day = store.chance.choice((MONDAY, TUESDAY))
+        store.buy(item, day + timedelta(seconds=store.chance.randrange(8 * 3600, 20 * 3600)))
+    for day in (MONDAY, TUESDAY):
+        for clock in SWEEPS:
+            store.sweep_shelves(_at(day, clock))
+        for half_hour in range(14, 42):
+            store.sweep_back_room(day + timedelta(minutes=30 * half_hour))
+    return sorted(store.events, key=lambda event: (event["ts"], event["id"]))
+
+
+def _at(day: datetime, clock: str) -> datetime:
+    return datetime.combine(day, time.fromisoformat(clock), UTC)
+
+
+RETAIL = pa.schema(
+    {
+        "ts": pa.timestamp("us", tz="UTC"),
+        "type": pa.string(),
+        "id": pa.int64(),
+        "shelf_id": pa.int32(),
+        "counter_id": pa.int32(),
+        "exit_id": pa.int32(),
+        "category": pa.string(),
+        "manufacturer_id": pa.int64(),
+    }
+)
+
+# ---- the paper's running example ----------------------------------------------------------------
+
+
+def q3() -> list[Row]:
+    """The stream of the paper's Figures 1 to 4, reconstructed from what its text says of them.
+
+    Sections 3.1 to 4.4: seven sequences of (A, B, D), three of them end in d9; selection leaves three, the window
+    T = 6 takes the second of these, negation the second of what is left. b6 has attr1 = 2 and its RIP is a4; with the
+    stacks partitioned by attr1, d9 completes one sequence; the optimised plan constructs two.
+    """
+    stream = "a1 c2 b3 a4 d5 b6 d7 c8 d9"
+    second = {"a4", "b6", "c8", "d9"}  # the partition of attr1 = 2
+    rows = []
+    for event in stream.split():
+        key = 2 if event in second else 1
+        attr4 = 20 if event.startswith("d") else 10
+        rows.append(
+            {"type": event[0].upper(), "ts": int(event[1]), "attr1": key, "attr2": key, "attr3": 1, "attr4": attr4}
+        )
+    return rows
+
+
+# ---- a patient's medicine -----------------------------------------------------------------------
+
+
+def medicine() -> Iterator[Row]:
+    doses = [
+        ("2026-03-02 08:00", "John", "Antibiotics", 500),
+        ("2026-03-02 08:05", "John", "Vitamins", 900),
+        ("2026-03-02 09:00", "Mary", "Antibiotics", 750),
+        ("2026-03-02 11:30", "John", "Antibiotics", 500),  # 1000 within 4 hours: not more than 1000
+        ("2026-03-02 11:45", "Mary", "Antibiotics", 750),  # an overdose, but not John's
+        ("2026-03-02 19:00", "John", "Antibiotics", 500),
+        ("2026-03-03 08:00", "John", "Antibiotics", 600),
+        ("2026-03-03 12:00", "John", "Antibiotics", 600),  # exactly 4 hours later: outside the window
+        ("2026-03-03 12:10", "John", "Painkillers", 800),
+        ("2026-03-03 19:30", "John", "Antibiotics", 500),
+        ("2026-03-04 08:00", "John", "Antibiotics", 500),
+        ("2026-03-04 10:15", "John", "Antibiotics", 750),  # with the dose of 08:00
+        ("2026-03-04 10:20", "Mary", "Vitamins", 300),
+        ("2026-03-04 11:50", "John", "Antibiotics", 400),  # with the dose of 10:15, not with that of 08:00
+        ("2026-03-04 20:00", "John", "Antibiotics", 500),
+        ("2026-03-05 08:00", "John", "Antibiotics", 500),
+    ]
+    for at, name, what, amount in doses:
+        ts = at.replace(" ", "T") + ":00Z"
+        yield {"type": "MEDICINE-TAKEN", "ts": ts, "name": name, "medicine": what, "amount": amount}
+
+
+# ---- card payments, one table a type ------------------------------------------------------------
+
+
+def payments() -> dict[str, list[Row]]:
+    chance = random.Random(7)
+    start = datetime(2026, 3, 2, 9, tzinfo=UTC)
+    merchants = ("bakery", "bookshop", "cinema", "grocer", "pharmacy", "trains")
+    stream: list[tuple[float, str, Row]] = []
+
+    def add(minute: float, kind: str, card: str, **rest: Any) -> None:
+        stream.append((minute, kind, {"card": card, **rest}))
+
+    for card in range(1, 41):
+        for _ in range(6):
+            minute = chance.randrange(10 * 60 * 4) / 4
+            amount = f"{chance.randrange(600, 9000) / 100:.2f}"
+            add(minute, "PAYMENT", f"c{card:02}", merchant=chance.choice(merchants), amount=amount)
+
+    def probe_and_charge(card: str, minute: float, later: float, amount: str = "899.00") -> None:
+        add(minute, "PAYMENT", card, merchant="parking", amount="1.50")
+        add(minute + later, "PAYMENT", card, merchant="jeweller", amount=amount)
+
+    probe_and_charge("c03", 62, 11)  # reported
+    probe_and_charge("c21", 200, 0)  # reported: in the same second, and `seq` tells which came first
+    probe_and_charge("c08", 95, 7)
+    add(98, "OWNER-CONFIRMED", "c08", channel="app")  # in between: not reported
+    probe_and_charge("c14", 130, 7)
+    add(140, "CARD-BLOCKED", "c14", reason="fraud")  # within 30 minutes of the probe: not reported
+    probe_and_charge("c30", 300, 12)
+    add(335, "CARD-BLOCKED", "c30", reason="fraud")  # too late: reported
+    probe_and_charge("c17", 400, 30)  # not within 30 minutes
+    probe_and_charge("c26", 450, 9, amount="149.99")  # not a hundred times as much
+
+    tables: dict[str, list[Row]] = {"PAYMENT": [], "OWNER-CONFIRMED": [], "CARD-BLOCKED": []}
+    for seq, (minute, kind, row) in enumerate(sorted(stream, key=lambda event: event[0]), 1):
+        at = (start + timedelta(minutes=minute)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        tables[kind].append({"at": at, "seq": seq, **row})
+    return tables
+
+
+# ---- files --------------------------------------------------------------------------------------
+
+
+def write_csv(path: Path, rows: list[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_json_lines(path: Path, rows: Iterable[Row]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def main(folder: Path = DATA) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(retail(), RETAIL), folder / "retail.parquet", compression="zstd")
+    write_csv(folder / "q3.csv", q3())
+    write_json_lines(folder / "medicine.jsonl", medicine())
+    for name, rows in payments().items():
+        write_csv(folder / "payments" / f"{name}.csv", rows)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,467 @@
+"""The front door of a generated job, and of `sase run`: arguments, reading, running, writing, summary."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DatetimeType,
+    DayTimeIntervalType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    YearMonthIntervalType,
+)
+
+from sase.runtime.errors import SaseRunError, explained
+from sase.runtime.events import Source, Tally, check, expected, quoted
+from sase.runtime.report import summary, table
+from sase.runtime.session import session
+
+JavaObject = Any
+FindMatches = Callable[[DataFrame], DataFrame]
+
+EXAMPLES = """\
+examples:
+  {prog} --events events.parquet
+  {prog} --events events.parquet --out matches.parquet
+  {prog} --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
+  {prog} --events /data/day=3 --events store.readings --out matches.csv --overwrite
+"""
+
+FORMATS = ("parquet", "json", "csv", "delta")
+
+
+# ---- the command line ---------------------------------------------------------------------------
+
+
+def main(
+    find_matches: FindMatches,
+    source: Source,
+    *,
+    name: str,
+    default_events: str | None = None,
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Runs a job from the command line; says what is wrong and exits with 1 where it cannot."""
+    parser = argparse.ArgumentParser(
+        description="Finds all matches of a query.", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.epilog = EXAMPLES.format(prog=parser.prog)
+    add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    try:
+        run_job(find_matches, source, arguments, default_events, name=name)
+    except SaseRunError as error:
+        if arguments.verbose:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--events",
+        metavar="[TYPE=]EVENTS",
+        action="append",
+        default=[],
+        help="Parquet, JSON lines, CSV or Delta, a directory of them, or a table; TYPE=EVENTS where an event type has "
+        "a table of its own; may be repeated",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
+    parser.add_argument("--out", metavar="PATH", help="where to write the matches (default: print some of them)")
+    parser.add_argument(
+        "--out-format", choices=FORMATS, help="format of the matches (default: what --out ends with, else parquet)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
+    parser.add_argument(
+        "--limit", metavar="N", type=_positive, default=20, help="how many matches to print (default: %(default)s)"
+    )
+    parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)
+
+
+def run_job(
+    find_matches: FindMatches,
+    source: Source,
+    arguments: argparse.Namespace,
+    default_events: str | None = None,
+    *,
+    name: str = "sase",
+) -> int:
+    """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
+    started = time.perf_counter()
+    specs = arguments.events or ([default_events] if default_events else [])
+    if not specs:
+        raise SaseRunError("there are no events: add --events PATH")
+    with explained():
+        spark = session(name, arguments.verbose)
+        inputs = find_inputs(spark, specs, source.types, arguments.format)
+        if arguments.out:
+            _protect(Files(spark), arguments.out, arguments.overwrite, inputs)
+        account, tally = InputAccount(spark), Tally()
+        matches = find_matches(check(read_events(spark, inputs, source), source, tally))
+        found = _write(matches, arguments) if arguments.out else _show(matches, arguments.limit)
+        counts, read = tally.counts(), _events_read(spark, inputs, account)
+    print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
+    if counts.ignored:
+        print(f"ignored: {counts.ignored}", file=sys.stderr)
+    return 0
+
+
+# ---- finding events -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Input:
+    """One of --events: a path or a table, of one event type or, where that is None, of several."""
+
+    type: str | None
+    location: str
+    format: str
+    paths: tuple[str, ...] = ()
+
+
+def find_inputs(
+    spark: SparkSession, specs: Iterable[str], types: Collection[str], format: str | None = None
+) -> list[Input]:
+    """What the arguments of --events name."""
+    files = Files(spark)
+    return [_find(spark, files, *_split(files, spec, types), format) for spec in specs]
+
+
+def _split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:
+    """Event type and location. Paths have equals signs, too: the query's types decide, then what exists."""
+    for name in sorted(types, key=len, reverse=True):
+        if spec.startswith(f"{name}="):
+            return name, spec.removeprefix(f"{name}=")
+    name, equals, location = spec.partition("=")
+    if not equals or "/" in name or files.matching(spec):
+        return None, spec
+    return name, location
+
+
+def _find(spark: SparkSession, files: Files, event_type: str | None, location: str, format: str | None) -> Input:
+    found = files.matching(location)
+    if found:
+        paths = tuple(str(status.getPath()) for status in found)
+        return Input(event_type, location, format or files.format(location, found), paths)
+    if spark.catalog.tableExists(location):
+        return Input(event_type, location, "table")
+    if found is None and (known := format or _format_of(location)):
+        return Input(event_type, location, known)
+    raise SaseRunError(f"there is no file and no table {location}")
+
+
+class Files:
+    """Files as Spark sees them, through Hadoop's FileSystem, so that remote ones are files like any other.
+
+    Spark Connect has no such view: there, nothing is known of a path but its name.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._session: JavaObject = getattr(spark, "_jsparkSession", None)
+        self._jvm: JavaObject = getattr(spark, "_jvm", None)
+
+    def matching(self, pattern: str) -> list[JavaObject] | None:
+        """The files and directories at a path, which may have wildcards; None if there is no way to tell."""
+        if self._session is None:
+            return None
+        path, system = self._open(pattern)
+        return list(system.globStatus(path) or [])
+
+    def qualified(self, location: str) -> str:
+        path, system = self._open(location)
+        return str(system.makeQualified(path))
+
+    def format(self, location: str, found: Iterable[JavaObject]) -> str:
+        """The one format of the data at a location."""
+        formats = {name for status in found for name in self._formats(status)}
+        match sorted(formats):
+            case [one]:
+                return one
+            case []:
+                raise SaseRunError(f"nothing tells the format of {location}: add --format")
+            case several:
+                raise SaseRunError(f"{location} has {' and '.join(several)} files: name those to read")
+
+    def _formats(self, status: JavaObject) -> set[str]:
+        name = str(status.getPath().getName())
+        if not status.isDirectory():
+            return {known} if (known := _format_of(name)) else set()
+        _, system = self._open(str(status.getPath()))
+        children = list(system.listStatus(status.getPath()))
+        if any(child.getPath().getName() == "_delta_log" for child in children):
+            return {"delta"}
+        if known := _format_of(name):
+            return {known}
+        data = [child for child in children if not child.getPath().getName().startswith(("_", "."))]
+        # Partitions are alike, so the first one that has files tells enough.
+        here = {known for child in data if not child.isDirectory() for known in self._formats(child)}
+        return here or next(filter(None, (self._formats(child) for child in data if child.isDirectory())), set())
+
+    def _open(self, location: str) -> tuple[JavaObject, JavaObject]:
+        path = self._jvm.org.apache.hadoop.fs.Path(location)
+        return path, path.getFileSystem(self._session.sessionState().newHadoopConf())
+
+
+_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
+_COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
+
+
+def _format_of(name: str) -> str | None:
+    stem, suffix = os.path.splitext(name.rstrip("/"))
+    if suffix in _COMPRESSIONS:
+        suffix = os.path.splitext(stem)[1]
+    return _FORMATS.get(suffix.lower())
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def read_events(spark: SparkSession, inputs: Sequence[Input], source: Source) -> list[tuple[str | None, DataFrame]]:
+    """The tables for `check`, without those of event types that the query does not name."""
+    own = {each.type for each in inputs}
+    shared = [name for name in source.types if name not in own]
+    return [
+        (each.type, _read(spark, each, source, shared if each.type is None else [each.type]))
+        for each in inputs
+        if each.type is None or each.type in source.types
+    ]
+
+
+def _read(spark: SparkSession, each: Input, source: Source, types: Collection[str]) -> DataFrame:
+    """One table. CSV and JSON are read as the types declare, strictly: what does not fit is an error, not a NULL."""
+    columns = expected(source, types)
+    strict = spark.read.option("mode", "FAILFAST")
+    match each.format:
+        case "table":
+            return spark.table(each.location)
+        case "csv":
+            header = spark.read.csv(each.location, header=True).columns
+            # Without enforceSchema, the header of each file is compared with these names.
+            return strict.csv(each.location, _schema(header, columns), header=True, enforceSchema=False)
+        case "json":
+            return strict.json(each.location, _schema(_json_columns(spark, each, source, types, columns), columns))
+        case known:
+            return spark.read.format(known).load(each.location)
+
+
+def _schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
+    kinds = {name.lower(): kind for name, kind in columns.items()}
+    return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
+
+
+def _json_columns(
+    spark: SparkSession, each: Input, source: Source, types: Collection[str], columns: Iterable[str]
+) -> list[str]:
+    """The columns of JSON lines, spelled as in the first 1,000 of them.
+
+    A key may be left out where its value is NULL, so an attribute that no line has is taken to be NULL, with a warning
+    if there are events that should have it.
+    """
+    text = spark.read.text(each.location)
+    names, seen = dict.fromkeys(text.columns[1:]), set(types) if each.type is not None else set()
+    for line in text.head(1000):
+        try:
+            record = json.loads(line["value"])
+            names |= dict.fromkeys(record)
+            seen |= {value for key, value in record.items() if key.lower() == source.type.lower()}
+        except (ValueError, TypeError, AttributeError):
+            continue  # not an object: the strict reader will say so
+    known = {name.lower() for name in names}
+    absent = [name for name in columns if name.lower() not in known and name not in source.required]
+    for name in absent:
+        if seen & source.columns[name].keys():
+            near = get_close_matches(name, names, n=1)
+            clue = f', did you mean "{near[0]}"?' if near else ""
+            logging.getLogger("sase").warning(
+                'warning: the first events of %s have no "%s"%s', each.location, name, clue
+            )
+    return [*names, *absent]
+
+
+def read_columns(arguments: argparse.Namespace, types: Collection[str] = ()) -> dict[str | None, dict[str, str]]:
+    """Columns and Spark types as the data has them, by event type; None for a table of several types."""
+    columns: dict[str | None, dict[str, str]] = {}
+    with explained():
+        spark = session("sase", arguments.verbose)
+        for each in find_inputs(spark, arguments.events, types, arguments.format):
+            match each.format:
+                case "table":
+                    schema = spark.table(each.location).schema
+                case "csv":
+                    schema = spark.read.csv(each.location, header=True, inferSchema=True).schema
+                case known:
+                    schema = spark.read.format(known).load(each.location, inferTimestamp=True).schema
+            for field in schema:
+                columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
+    return columns
+
+
+# ---- writing and printing -----------------------------------------------------------------------
+
+
+def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -> None:
+    """Refuses to write over anything that is not meant to go. (Spark Connect looks by itself, if later.)"""
+    found = files.matching(out)
+    if not found:
+        return
+    if not overwrite:
+        raise SaseRunError(f"{out} exists: add --overwrite to replace it, or choose another --out")
+    target = files.qualified(out)
+    for path in (path for each in inputs for path in each.paths):
+        if f"{path}/".startswith(f"{target}/"):
+            raise SaseRunError(f"--out {out} would replace the events in {path}: choose another --out")
+
+
+def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
+    format = arguments.out_format or _format_of(arguments.out) or "parquet"
+    if format == "csv":
+        matches = matches.select([column.alias(name) for name, column in _flat_names(matches)])
+    observation = Observation()
+    writer = matches.observe(observation, F.count(F.lit(1)).alias("matches")).write.format(format)
+    writer.mode("overwrite" if arguments.overwrite else "errorifexists").save(arguments.out, header=True)
+    return _observed(observation)
+
+
+def _flat_names(matches: DataFrame) -> list[tuple[str, Column]]:
+    """CSV has no structs: x.id becomes x_id."""
+    columns = [("_".join(path), column) for path, _, column in _leaves(matches.schema)]
+    names = [name.lower() for name, _ in columns]
+    for name, _ in columns:
+        if names.count(name.lower()) > 1:
+            raise SaseRunError(
+                f"two columns would be named {name} in CSV: rename one with RETURN … AS, or write another format"
+            )
+    return columns
+
+
+def _show(matches: DataFrame, limit: int) -> int:
+    """Prints the first matches, the earliest if the time is among the columns; one job counts and sorts."""
+    leaves = list(_leaves(matches.schema))
+    observation = Observation()
+    order = sorted(
+        (at for at, (_, kind, _) in enumerate(leaves) if isinstance(kind, _ORDERED)),
+        key=lambda at: _FIRST.index(leaves[at][0]) if leaves[at][0] in _FIRST else len(_FIRST),
+    )
+    rows = (
+        matches.select([column.alias(f"_{at}") for at, (_, _, column) in enumerate(leaves)])
+        .observe(observation, F.count(F.lit(1)).alias("matches"))
+        .orderBy([f"_{at}" for at in order])
+        .limit(limit)
+        .select([_text(f"_{at}", kind) for at, (_, kind, _) in enumerate(leaves)])
+        .collect()
+    )
+    if not rows:
+        print("no matches")
+        return 0
+    found = _observed(observation)
+    header = [".".join(path) for path, _, _ in leaves]
+    print(table(header, rows, [isinstance(kind, NumericType) for _, kind, _ in leaves]), end="")
+    if found > len(rows):
+        print(f"… {found - len(rows):,} more")
+    return found
+
+
+_ORDERED = (NumericType, StringType, BooleanType, BinaryType, DatetimeType, DayTimeIntervalType, YearMonthIntervalType)
+_FIRST: list[tuple[str, ...]] = [("started_at",), ("detected_at",)]
+
+
+def _leaves(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], DataType, Column]]:
+    """Path, type and column of all that is not a struct."""
+    for field in schema:
+        here = (*path, field.name)
+        if isinstance(field.dataType, StructType):
+            yield from _leaves(field.dataType, here)
+        else:
+            yield here, field.dataType, F.col(".".join(map(quoted, here)))
+
+
+def _text(column: str, kind: DataType) -> Column:
+    text = F.col(column).cast("string")
+    # INTERVAL '0 01:30:00' DAY TO SECOND: the quoted part is what a reader wants.
+    return (
+        F.regexp_extract(text, "'(.*)'", 1) if isinstance(kind, DayTimeIntervalType | YearMonthIntervalType) else text
+    )
+
+
+def _observed(observation: Observation) -> int:
+    try:
+        return int(observation.get["matches"])
+    except Exception:  # Spark has seen that there is nothing to do, and did not count it
+        return 0
+
+
+# ---- how much was read --------------------------------------------------------------------------
+
+
+def _events_read(spark: SparkSession, inputs: Sequence[Input], account: InputAccount) -> int | None:
+    """How many events there were to read, of any type; None where only a pass over all of them could tell."""
+    if all(each.format not in ("csv", "json") for each in inputs):
+        return account.records()
+    # Spark's readers of text drop rows of other types before they are counted. Counting lines is quick beside parsing.
+    return sum(_rows(spark, each) for each in inputs)
+
+
+def _rows(spark: SparkSession, each: Input) -> int:
+    match each.format:
+        case "json":
+            return spark.read.text(each.location).where(F.trim("value") != "").count()
+        case "csv":
+            return spark.read.csv(each.location, header=True).count()
+        case "table":
+            return spark.table(each.location).count()
+        case known:
+            return spark.read.format(known).load(each.location).count()
+
+
+class InputAccount:
+    """What Spark's jobs have read since this was opened, by Spark's own account: it costs nothing."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = getattr(spark, "sparkContext", None)  # not there in Spark Connect
+        self._earlier = self._jobs()
+
+    def _jobs(self) -> set[int]:
+        return set(self._context.statusTracker().getJobIdsForGroup()) if self._context else set()
+
+    def records(self) -> int | None:
+        """The records of the largest stage: a plan may read the same events more than once."""
+        if self._context is None:
+            return None
+        tracker, store = self._context.statusTracker(), self._context._jsc.sc().statusStore()
+        stages: set[int] = set()
+        for job in self._jobs() - self._earlier:
+            # The account is kept by a listener that may lag behind.
+            for _ in range(100):
+                info = tracker.getJobInfo(job)
+                if info is None or info.status != "RUNNING":
+                    break
+                time.sleep(0.01)
+            stages |= set(info.stageIds) if info else set()
+        return max((store.lastStageAttempt(stage).inputRecords() for stage in stages), default=0) or None

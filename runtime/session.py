@@ -1,0 +1,105 @@
+"""The Spark session of a run: the one that is there, the one that spark-submit describes, or a local one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from sase.runtime.errors import SaseRunError
+from sase.runtime.java import ensure_java
+
+
+def session(name: str, verbose: bool = False) -> SparkSession:
+    """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
+    if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ:
+        if "PYSPARK_GATEWAY_PORT" in os.environ:
+            _join_submitted(name, verbose)
+        else:
+            _start_local(name, verbose)
+    if not verbose:
+        # PySpark logs a failed query with its Java trace, and then raises the same as an exception.
+        for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
+    return SparkSession.builder.getOrCreate()
+
+
+def _join_submitted(name: str, verbose: bool) -> None:
+    """Takes what spark-submit was told, and adds to it. What Spark logs before this is out of reach."""
+    SparkContext._ensure_initialized()  # from here on a new SparkConf has spark-submit's settings
+    SparkContext(conf=_add(SparkConf(), _manners(name, verbose)))
+
+
+def _start_local(name: str, verbose: bool) -> None:
+    ensure_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers take `python3` from the PATH
+    settings = _manners(name, verbose)
+    if not {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & os.environ.keys():
+        # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself.
+        settings |= {"spark.ui.enabled": "false", "spark.driver.memory": f"{_memory_to_use() >> 20}m"}
+    conf = _add(SparkConf(), settings)
+    log = None if verbose else _StartupLog()
+    try:
+        if SparkContext._gateway is None:
+            pipe = {} if log is None else {"stderr": log.pipe}
+            SparkContext._ensure_initialized(gateway=launch_gateway(conf, pipe))  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf)
+    except PySparkRuntimeError as error:
+        said = "" if log is None else log.text()
+        raise SaseRunError(f"Spark did not start: {said or error}") from error
+    finally:
+        if log is not None:
+            log.let_through()
+
+
+def _manners(name: str, verbose: bool) -> dict[str, str]:
+    bar = not verbose and sys.stderr.isatty()
+    # A failed task is logged as an error with its Java trace, and then reaches us as an exception.
+    level = "INFO" if verbose else "FATAL"
+    return {"spark.app.name": name, "spark.ui.showConsoleProgress": str(bar).lower(), "spark.log.level": level}
+
+
+def _add(conf: SparkConf, settings: dict[str, str]) -> SparkConf:
+    for key, value in settings.items():
+        conf.setIfMissing(key, value)
+    return conf
+
+
+def _memory_to_use() -> int:
+    """A quarter of the machine's memory, which leaves room for Python workers and the file cache; from 1 to 16 GB."""
+    installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(max(installed // 4, 1 << 30), 16 << 30)
+
+
+class _StartupLog:
+    """What the JVM says on its stderr: withheld while Spark starts, passed on to ours from then on.
+
+    Java and Spark say a dozen things on the way up, some before any setting of the log is read (that a module is
+    incubating, which log4j profile is used, that a native library is missing).
+    """
+
+    def __init__(self) -> None:
+        self._end, self.pipe = os.pipe()
+        self._withheld = bytearray()
+        self._passing = False
+        threading.Thread(target=self._pump, name="spark-stderr", daemon=True).start()
+
+    def _pump(self) -> None:
+        while chunk := os.read(self._end, 1 << 16):
+            if self._passing:
+                os.write(2, chunk)
+            else:
+                self._withheld += chunk
+
+    def let_through(self) -> None:
+        self._passing = True
+        os.close(self.pipe)  # the JVM has its own
+
+    def text(self) -> str:
+        return self._withheld.decode(errors="replace").strip()

@@ -1,0 +1,48 @@
+"""sase: event-pattern queries compiled to PySpark jobs.
+
+query = sase.compile(text, catalog=sase.Catalog.load("retail.toml"))
+print(query.job)          # the generated source
+print(query.explain())    # logical and physical plan
+query.run(events)         # DataFrame → DataFrame of matches
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sase.api import Query as Query
+    from sase.api import compile as compile
+    from sase.compiler.catalog import Catalog as Catalog
+    from sase.compiler.errors import CatalogError as CatalogError
+    from sase.compiler.errors import OptionError as OptionError
+    from sase.compiler.errors import SaseError as SaseError
+    from sase.runtime.errors import SaseRunError as SaseRunError
+
+__version__ = "0.1.0"
+__all__ = ["Catalog", "CatalogError", "OptionError", "Query", "SaseError", "SaseRunError", "compile"]
+
+# Loaded on first use: an executor that imports sase.runtime must not pay for the compiler and its libraries.
+_HOMES = {
+    "Catalog": "sase.compiler.catalog",
+    "CatalogError": "sase.compiler.errors",
+    "OptionError": "sase.compiler.errors",
+    "Query": "sase.api",
+    "SaseError": "sase.compiler.errors",
+    "SaseRunError": "sase.runtime.errors",
+    "compile": "sase.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sase' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

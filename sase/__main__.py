@@ -1,0 +1,3 @@
+from sase.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,127 @@
+"""The public verbs: compile a query, look at it, run it."""
+
+from __future__ import annotations
+
+import builtins
+import linecache
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+import sase
+from sase.compiler.catalog import Catalog
+from sase.compiler.compile import Compiled, Options, compile_query
+from sase.compiler.errors import CatalogError
+from sase.compiler.parser import parse
+from sase.standalone import preamble
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Query:
+    """A compiled query. `job` is its source; `run` executes that very source."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.compiled = compiled
+
+    @property
+    def job(self) -> str:
+        return self.compiled.job
+
+    def explain(self) -> str:
+        return self.compiled.explain()
+
+    def run(self, events: DataFrame | Mapping[str | None, DataFrame]) -> DataFrame:
+        """The matches, lazily. A mapping gives each event type its own table; the key None is a shared one.
+
+        Events without a time or a type cannot take part; once the first action is over, a warning on the logger
+        `sase` says how many there were.
+        """
+        from sase.runtime.events import Tally, check
+
+        tally = Tally()
+        checked = check(events, self.module.SOURCE, tally)
+        tally.warn()
+        return cast("DataFrame", self.module.find_matches(checked))
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The generated job as a module; tracebacks show its lines."""
+        name = f"<sase job {self.compiled.query.filename}>"
+        module = ModuleType("sase_job")
+        linecache.cache[name] = (len(self.job), None, self.job.splitlines(keepends=True), name)
+        exec(builtins.compile(self.job, name, "exec"), module.__dict__)
+        return module
+
+    def __repr__(self) -> str:
+        return f"<sase.Query\n{self.compiled.query.text.strip()}\n>"
+
+
+def compile(
+    text: str,
+    catalog: Catalog | None = None,
+    *,
+    events: DataFrame | Mapping[str | None, DataFrame] | None = None,
+    parameters: Mapping[str, object] | None = None,
+    disable: Iterable[str] = (),
+    negation: str = "auto",
+    slice: int | str = "auto",
+    partitions: int | None = None,
+    standalone: bool = False,
+    filename: str = "query.sase",
+) -> Query:
+    """Compiles a query.
+
+    The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
+    `events` does. `parameters` gives values to `{name}` and `WITHIN T`. The other options choose how a query is
+    evaluated and never change its answer: `disable` switches rules off by name, `negation` is auto, stack or
+    anti-join, `slice` is auto, off or the length of a time slice, `partitions` the number of shuffle partitions.
+    `standalone` makes a job that carries the runtime inside.
+    """
+    catalog = catalog or Catalog()
+    if parameters:
+        catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
+    if catalog.types is None:
+        if events is None:
+            raise CatalogError(
+                "no event types are known: give a catalog with types, or the events to read the schema from"
+            )
+        catalog = with_schema(catalog, text, columns_of(events), filename)
+    options = Options(frozenset(disable), negation, slice, partitions)
+    compiled = compile_query(
+        text,
+        catalog,
+        options,
+        filename=filename,
+        version=sase.__version__,
+        standalone=preamble() if standalone else None,
+    )
+    return Query(compiled)
+
+
+def columns_of(events: DataFrame | Mapping[str | None, DataFrame]) -> dict[str | None, dict[str, str]]:
+    """Column names and types, by event type; None stands for a table of all types."""
+    tables = events if isinstance(events, Mapping) else {None: events}
+    return {
+        name: {field.name: field.dataType.simpleString() for field in table.schema.fields}
+        for name, table in tables.items()
+    }
+
+
+def with_schema(catalog: Catalog, text: str, columns: Mapping[str | None, Mapping[str, str]], filename: str) -> Catalog:
+    """A catalog in which every event type of the query declares the columns of its table."""
+    shared = columns.get(None, {})
+    types = {
+        name.text: dict(columns.get(name.text, shared))
+        for component in parse(text, filename).components
+        for name in component.types
+        if name.text in columns or shared
+    }
+    return replace(catalog, types={name: _without(catalog.type, declared) for name, declared in types.items()})
+
+
+def _without(column: str, declared: dict[str, str]) -> dict[str, str]:
+    return {name: kind for name, kind in declared.items() if name.lower() != column.lower()}

@@ -1,0 +1,240 @@
+"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import sase
+from sase.compiler.catalog import Catalog
+from sase.compiler.errors import CatalogError, OptionError, SaseError
+from sase.runtime.errors import SaseRunError
+
+if TYPE_CHECKING:
+    from sase.api import Query
+
+EXAMPLES = """\
+examples:
+  sase compile shoplifting.sase --catalog retail.toml -o job.py
+  sase run shoplifting.sase --catalog retail.toml --events events.parquet
+  sase run shoplifting.sase --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
+  sase explain shoplifting.sase --catalog retail.toml
+  sase check queries/*.sase --catalog retail.toml
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        status: int = arguments.command(arguments)
+        return status
+    except SaseError as error:
+        print(error, file=sys.stderr)
+    except (CatalogError, OptionError, SaseRunError) as error:
+        print(f"error: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 1
+
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+def _compile(arguments: argparse.Namespace) -> int:
+    query = _query(arguments)
+    if arguments.output is None:
+        sys.stdout.write(query.job)
+        return 0
+    output = Path(arguments.output)
+    try:
+        output.write_text(query.job, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{output} cannot be written: {error.strerror}") from None
+    print(f"wrote {output}: run it with  spark-submit {output} --events EVENTS --out MATCHES", file=sys.stderr)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from sase.runtime.job import run_job
+
+    query = _query(arguments)
+    bound = query.compiled.query
+    name = Path(bound.filename).stem
+    return run_job(query.module.find_matches, query.module.SOURCE, arguments, bound.stream, name=name)
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    sys.stdout.write(_query(arguments).explain())
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from sase.compiler.compile import check_query
+
+    catalog = _catalog(arguments)
+    if catalog.types is None:
+        print("note: no catalog, so types and attributes are not checked", file=sys.stderr)
+    failed = 0
+    for name in arguments.queries:
+        try:
+            check_query(_read(name), catalog, name)
+        except SaseError as error:
+            failed += 1
+            print(error, end="\n\n", file=sys.stderr)
+    if failed:
+        print(f"{failed} of {len(arguments.queries)} queries have errors", file=sys.stderr)
+    return 1 if failed else 0
+
+
+# ---- from arguments to a query ------------------------------------------------------------------
+
+
+def _read(name: str) -> str:
+    if name == "-":
+        return sys.stdin.read()
+    try:
+        return Path(name).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise OptionError(f"{name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OptionError(f"{name} is not UTF-8 text") from None
+
+
+def _catalog(arguments: argparse.Namespace) -> Catalog:
+    catalog = Catalog.load(arguments.catalog) if arguments.catalog else Catalog()
+    columns = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    given = dict(_parameter(text) for text in arguments.param)
+    return replace(catalog, **columns, parameters={**catalog.parameters, **given})
+
+
+def _parameter(text: str) -> tuple[str, object]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise OptionError(f"--param takes NAME=VALUE, not {text!r}")
+    for reader in (int, float):
+        try:
+            return name, reader(value)
+        except ValueError:
+            continue
+    return name, value
+
+
+def _query(arguments: argparse.Namespace) -> Query:
+    from sase.api import compile, with_schema
+    from sase.compiler.rules import NAMES
+
+    text, filename = _read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase"
+    catalog = _catalog(arguments)
+    if catalog.types is None:
+        if not arguments.events:
+            raise OptionError(
+                "no event types are known: add --catalog FILE, or --events to read the schema from the data"
+            )
+        from sase.runtime.job import read_columns
+
+        catalog = with_schema(catalog, text, read_columns(arguments), filename)
+    return compile(
+        text,
+        catalog,
+        disable=NAMES if arguments.basic else arguments.disable,
+        negation=arguments.negation,
+        slice=arguments.slice,
+        partitions=arguments.partitions,
+        standalone=getattr(arguments, "standalone", False),
+        filename=filename,
+    )
+
+
+# ---- the parser ---------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sase",
+        description="Event-pattern queries, compiled to PySpark jobs.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"sase {sase.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = _command(commands, "compile", "write the PySpark job of a query", _compile)
+    command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+    command.add_argument("-o", "--output", metavar="FILE", help="where to write the job (default: standard output)")
+    command.add_argument(
+        "--standalone", action="store_true", help="carry the runtime inside: the cluster then needs no sase"
+    )
+    _catalog_arguments(command)
+    _events_argument(command, "read the schema from there when no catalog is given")
+    _plan_arguments(command)
+
+    command = _command(commands, "run", "compile a query and run it", _run)
+    command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+    _catalog_arguments(command)
+    from sase.runtime.job import add_arguments
+
+    add_arguments(command)
+    _plan_arguments(command)
+
+    command = _command(commands, "explain", "show the logical and the physical plan", _explain)
+    command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+    _catalog_arguments(command)
+    _events_argument(command, "read the schema from there when no catalog is given")
+    _plan_arguments(command)
+
+    command = _command(commands, "check", "report errors only; exit code 1 if there are any", _check)
+    command.add_argument("queries", metavar="QUERY", nargs="+", help="query files")
+    _catalog_arguments(command)
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction, name: str, help: str, run: object) -> argparse.ArgumentParser:  # type: ignore[type-arg]
+    command: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=help[0].upper() + help[1:] + ".",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(command=run)
+    return command
+
+
+def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--events", metavar="[TYPE=]PATH", action="append", default=[], help=help)
+    parser.add_argument("--format", help="format of the events, when the path does not tell")
+    parser.set_defaults(verbose=False)
+
+
+def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("catalog")
+    group.add_argument("--catalog", metavar="FILE", help="TOML file with the event types and their attributes")
+    group.add_argument("--time", metavar="COLUMN", help="time column (default: the catalog's, or ts)")
+    group.add_argument("--type", metavar="COLUMN", help="type column (default: the catalog's, or type)")
+    group.add_argument("--order", metavar="COLUMN", help="tie-breaker column for events at one time")
+    group.add_argument(
+        "--param", metavar="NAME=VALUE", action="append", default=[], help="value of {NAME}, or of WITHIN NAME"
+    )
+
+
+def _plan_arguments(parser: argparse.ArgumentParser) -> None:
+    from sase.compiler.compile import NEGATIONS
+    from sase.compiler.rules import NAMES
+
+    group = parser.add_argument_group("plan", "These change how the query is evaluated, never its answer.")
+    group.add_argument(
+        "--disable", metavar="RULE", action="append", default=[], help=f"switch a rule off: {', '.join(NAMES)}"
+    )
+    group.add_argument("--basic", action="store_true", help="the paper's basic plan: all rules off")
+    group.add_argument("--negation", choices=NEGATIONS, default="auto", help="how negated components are evaluated")
+    group.add_argument(
+        "--slice", metavar="LENGTH", default="auto", help="time slices: auto, off, or a length as '8 days'"
+    )
+    group.add_argument(
+        "--partitions", metavar="N", type=int, help="number of shuffle partitions (default: Spark's choice)"
+    )

@@ -1,0 +1,58 @@
+"""What all tests share: one Spark session, the golden-file switch, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from pyspark.sql import SparkSession
+
+from sase.runtime.java import ensure_java
+
+# Spark turns timestamps into Python's naive local time: with one zone everywhere, expected values can be written down.
+os.environ["TZ"] = "UTC"
+time.tzset()
+
+# Else the workers take `python3` from the PATH.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+# "ci" is the same run every time; HYPOTHESIS_PROFILE=thorough looks for new examples, and for longer. An example that
+# runs a Spark job takes as long as it takes.
+SLOW_IS_FINE = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", derandomize=True, **SLOW_IS_FINE)
+settings.register_profile("thorough", max_examples=2000, **SLOW_IS_FINE)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regenerate-golden", action="store_true", help="write the golden files instead of comparing")
+
+
+@pytest.fixture(scope="session")
+def regenerate_golden(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--regenerate-golden"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests, as small as parallelism allows: starting one costs seconds."""
+    ensure_java()
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("sase-tests")
+        .config("spark.sql.shuffle.partitions", 2)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.enabled", False)
+        .config("spark.ui.showConsoleProgress", False)
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

@@ -1,0 +1,355 @@
+"""Random queries × random streams for hypothesis: small, valid, and full of what goes wrong.
+
+Ties, NULLs, attributes that a type lacks, NaN, negation in every place, predicates of every form. Everything shrinks
+towards one plain component, no WHERE and no events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from sase.compiler.catalog import Catalog
+
+
+class Case(NamedTuple):
+    query: str
+    catalog: Catalog
+    events: list[dict[str, Any]]
+
+
+TYPES = ("A", "B", "C", "D-E")
+MIDNIGHT = datetime(2024, 1, 1)
+
+# Few values, so that events agree, tie and collide; the first is what an example shrinks to.
+ATTRIBUTES: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "id": ("bigint", (1, 2, None)),
+    "n": ("int", (0, 1, 2, 3, -1, None)),
+    "site": ("string", ("x", "y", None)),
+    "v": ("double", (0.0, 1.0, 1.5, -0.0, float("nan"), None)),
+    "s": ("string", ("a", "ab", "A", "b_", "", None)),
+    "ok": ("boolean", (True, False, None)),
+    "price": ("decimal(10,2)", (Decimal("1.00"), Decimal("1.50"), Decimal("-2.25"), None)),
+    "day": ("date", (date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3), None)),
+    "seen": ("timestamp", (MIDNIGHT, MIDNIGHT + timedelta(minutes=1), MIDNIGHT + timedelta(days=1), None)),
+}
+# What the time column counts in, and the word for it in WITHIN.
+TIMES: dict[str, tuple[Callable[[int], Any], str]] = {
+    "bigint": (lambda tick: tick - 3, ""),
+    "timestamp": (lambda tick: MIDNIGHT + timedelta(minutes=tick), "minutes"),
+    "date": (lambda tick: date(2024, 1, 1) + timedelta(days=tick), "days"),
+    "int": (lambda tick: tick, ""),
+}
+LAST_TICK = 12
+
+
+@dataclass(frozen=True)
+class Column:
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Component:
+    text: str
+    variable: str
+    types: tuple[str, ...]
+    negated: bool
+    columns: tuple[Column, ...]
+
+    def declares(self, attribute: str) -> bool:
+        return any(column.text == f"{self.variable}.{attribute}" for column in self.columns)
+
+
+def cases() -> st.SearchStrategy[Case]:
+    return _case()
+
+
+@st.composite
+def _case(draw: st.DrawFn) -> Case:
+    schema = draw(_catalog())
+    pattern = draw(_pattern(schema))
+    clauses = [f"EVENT {_event_clause(pattern)}"]
+    if parts := draw(st.lists(_part(schema, pattern), max_size=3)):
+        clauses.append("WHERE " + " AND ".join(parts))
+    if pattern[0].negated or pattern[-1].negated or draw(st.booleans()):
+        length, as_parameter = (
+            draw(st.sampled_from(range(LAST_TICK + 1, 0, -1))),
+            draw(st.sampled_from([False, False, True])),
+        )
+        _, unit = TIMES[_time_kind(schema)]
+        if as_parameter:
+            schema = replace(schema, parameters={**schema.parameters, "T": f"{length} {unit}" if unit else length})
+        clauses.append("WITHIN T" if as_parameter else f"WITHIN {length} {unit}".rstrip())
+    if draw(st.sampled_from([False, False, False, True])):
+        clauses.append(f"RETURN {draw(_returns(pattern))}")
+    return Case("\n".join(clauses), schema, draw(_events(schema, pattern)))
+
+
+# ---- catalog and events -------------------------------------------------------------------------
+
+
+@st.composite
+def _catalog(draw: st.DrawFn) -> Catalog:
+    """Types that declare some of a few attributes: most of them have the first one, to agree on."""
+    used = draw(st.lists(st.sampled_from(list(ATTRIBUTES)), unique=True, min_size=1, max_size=4))
+    common = {"ts": draw(st.sampled_from(["bigint", "bigint", "bigint", "timestamp", "date", "int"]))}
+    order = draw(st.sampled_from([None, "seq"]))
+    if order:
+        common[order] = "int"
+    types = {}
+    for name in TYPES:
+        declared = [attribute for attribute in used if draw(st.sampled_from([True, True, True, False]))]
+        types[name] = {**common, **{attribute: ATTRIBUTES[attribute][0] for attribute in declared}}
+    return Catalog(order=order, types=types, parameters={"one": 1, "x": "x"})
+
+
+def _time_kind(schema: Catalog) -> str:
+    assert schema.types is not None
+    return schema.types[TYPES[0]]["ts"]
+
+
+@st.composite
+def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[dict[str, Any]]:
+    """Rows of one table, in no order: a row has a value in every column, its type's own or not."""
+    assert schema.types is not None
+    columns = {name: kind for attributes in schema.types.values() for name, kind in attributes.items()}
+    at, _ = TIMES[_time_kind(schema)]
+    named = [name for component in pattern for name in component.types * (1 if component.negated else 3)]
+    values: dict[str, st.SearchStrategy[Any]] = {
+        "type": st.sampled_from([*named * 2, *TYPES, "UNKNOWN", None]),
+        "ts": st.sampled_from([*map(at, range(LAST_TICK + 1)), None]),
+    }
+    for name in columns:
+        if name == "seq":
+            values[name] = st.sampled_from([0, 1, 2, 0, 1, 2, None])
+        elif name != "ts":
+            usual = ATTRIBUTES[name][1]
+            values[name] = st.sampled_from([*usual[:2] * 2, *usual])
+    events = draw(st.lists(st.fixed_dictionaries(values), min_size=draw(st.sampled_from([0, 6, 8, 10])), max_size=10))
+    if draw(st.sampled_from([False, True, True, True])):  # else most streams would hold no match at all
+        for place, component in enumerate(part for part in pattern if not part.negated):
+            fit = {"type": st.sampled_from(component.types), "ts": st.just(at(2 * place + 2))}
+            events.append(draw(st.fixed_dictionaries({**values, **fit})))
+    return draw(st.permutations(events))
+
+
+# ---- EVENT --------------------------------------------------------------------------------------
+
+
+@st.composite
+def _pattern(draw: st.DrawFn, schema: Catalog) -> list[Component]:
+    positives = draw(st.sampled_from([1, 2, 2, 3, 3, 4]))
+    negated = draw(st.sampled_from([0, 0, 1, 1, 2, 3]))
+    places = draw(st.permutations([False] * positives + [True] * negated))
+    unnamed: list[str] = []
+    pattern = []
+    for place, is_negated in enumerate(places):
+        types = draw(st.sampled_from([1, 1, 1, 2, 3]).flatmap(_some_types))
+        variable, text = f"x{place}", f"{types[0]} x{place}"
+        if len(types) > 1:
+            text = f"ANY({', '.join(types)}) {variable}"
+        elif draw(st.sampled_from([False, False, False, True])):
+            stem = types[0].lower().replace("-", "_")
+            unnamed.append(stem)
+            variable = stem if unnamed.count(stem) == 1 else f"{stem}_{unnamed.count(stem)}"
+            text = types[0]
+        pattern.append(Component(text, variable, types, is_negated, _columns(schema, variable, types)))
+    return pattern
+
+
+def _some_types(count: int) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(TYPES), unique=True, min_size=count, max_size=count).map(tuple)
+
+
+def _columns(schema: Catalog, variable: str, types: tuple[str, ...]) -> tuple[Column, ...]:
+    """What any of the types declares; the type column comes last, it is the least telling."""
+    assert schema.types is not None
+    kinds = {name: kind for type_name in types for name, kind in schema.types[type_name].items()}
+    return tuple(Column(f"{variable}.{name}", kind) for name, kind in {**kinds, "type": "string"}.items())
+
+
+def _event_clause(pattern: list[Component]) -> str:
+    texts = [f"!({component.text})" if component.negated else component.text for component in pattern]
+    return texts[0] if len(texts) == 1 else f"SEQ({', '.join(texts)})"
+
+
+# ---- WHERE --------------------------------------------------------------------------------------
+
+
+@st.composite
+def _part(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> str:
+    """One part of the conjunction: about positive variables alone, or about one negated variable and any of them."""
+    negated = [component for component in pattern if component.negated]
+    subject = draw(st.sampled_from([None, *negated]))
+    scope = [component for component in pattern if not component.negated or component is subject]
+    forms = [_condition(scope, subject, depth=draw(st.sampled_from([0, 0, 1, 2])))]
+    attributes = [name for name in ATTRIBUTES if any(component.declares(name) for component in scope)]
+    if attributes:
+        forms.append(_chain(attributes, scope))
+    if shared := [name for name in attributes if any(c.declares(name) for c in scope if not c.negated)]:
+        forms.append(_equivalence(shared))
+    return draw(st.one_of(forms))
+
+
+@st.composite
+def _equivalence(draw: st.DrawFn, attributes: list[str]) -> str:
+    """`[id]`, `[id, site]`, `[id='1']`"""
+    tests = []
+    for attribute in draw(st.lists(st.sampled_from(attributes), unique=True, min_size=1, max_size=2)):
+        kind, values = ATTRIBUTES[attribute]
+        valued = draw(st.sampled_from([False, False, True])) and kind not in ("date", "timestamp", "double")
+        value = _literal(draw(st.sampled_from(values[:2])))
+        if kind == "bigint" and draw(st.booleans()):
+            value = f"'{value}'"
+        tests.append(f"{attribute}={value}" if valued else attribute)
+    return f"[{', '.join(tests)}]"
+
+
+@st.composite
+def _chain(draw: st.DrawFn, attributes: list[str], scope: list[Component]) -> str:
+    """An equivalence test spelled out, in a chain or as a star around its first member."""
+    attribute = draw(st.sampled_from(attributes))
+    members = [f"{component.variable}.{attribute}" for component in scope if component.declares(attribute)]
+    members = draw(st.permutations(members))
+    if len(members) == 1:
+        return f"{members[0]} IS NOT NULL"
+    if draw(st.booleans()):
+        return " AND ".join(f"{members[0]} = {other}" for other in members[1:])
+    return " = ".join(members)
+
+
+def _condition(scope: list[Component], subject: Component | None, depth: int) -> st.SearchStrategy[str]:
+    """AND, OR and NOT over comparisons; each speaks of the negated subject, where there is one."""
+    atom = _atom(scope, subject)
+    if depth == 0:
+        return atom
+    inner = _condition(scope, subject, depth - 1)
+    return st.one_of(
+        st.tuples(inner, atom).map(lambda sides: f"({sides[0]} OR {sides[1]})"),
+        inner.map(lambda condition: f"NOT ({condition})"),
+        st.tuples(inner, atom).map(lambda sides: f"({sides[0]} AND {sides[1]} OR {sides[0]})"),
+    )
+
+
+@st.composite
+def _atom(draw: st.DrawFn, scope: list[Component], subject: Component | None) -> str:
+    """A comparison of a column, of the subject if there is one, with a value or with a column of another component."""
+    own = (subject or draw(st.sampled_from(scope))).columns
+    column = draw(st.sampled_from(own))
+    others = [other for component in scope for other in component.columns if _comparable(column.kind, other.kind)]
+    if column.text in [other.text for other in others] and len(others) > 1:
+        others = [other for other in others if other.text != column.text]
+    other = draw(st.sampled_from(others)).text
+    operator = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "!="]))
+    negation = draw(st.sampled_from(["", "NOT "]))
+    literal = draw(_literals(column))
+    low = draw(_literals(column))
+    wildcard = draw(st.sampled_from(["a%", "_", "%b%", "%", r"_\_"]))
+    c = column.text
+    forms = [
+        f"{c} {operator} {other}",
+        f"{c} {operator} {literal}",
+        f"{other} {operator} {c}",
+        f"{c} IS {negation}NULL",
+        f"{c} {negation}IN ({literal}, {low})",
+        f"{c} {negation}IN ({literal}, {other}, NULL)",
+        f"{c} {negation}BETWEEN {low} AND {other}",
+        f"coalesce({c}, {literal}) {operator} {other}",
+    ]
+    match column.kind:
+        case "bigint" | "int" | "double" | "decimal(10,2)":
+            forms += [
+                f"{c} + {other} {operator} 2",
+                f"{c} - 1 {operator} {other} * 2",
+                f"abs({c} - {other}) {operator} 1",
+                f"{c} * {other} {operator} {literal}",
+                f"-{c} {operator} {other}",
+                f"CASE WHEN {c} {operator} 1 THEN 1 ELSE 0 END = {other}",
+                f"{c} {operator} '1'",
+                f"{c} {operator} {{one}}",
+            ]
+        case "string":
+            forms += [
+                f"{c} {negation}LIKE '{wildcard}'",
+                f"upper({c}) {operator} {other}",
+                f"length({c}) {operator} length({other})",
+                f"lower({c}) = {{x}}",
+            ]
+        case "boolean":
+            forms += [
+                c,
+                f"NOT {c}",
+                f"{c} = {other}",
+                f"({c} OR {c} IS NULL)",
+                f"CASE WHEN {c} THEN {c} ELSE {other} END",
+            ]
+        case "date" | "timestamp":
+            unit = "DAY" if column.kind == "date" else "MINUTE"
+            forms += [
+                f"{c} + INTERVAL '1' {unit} {operator} {other}",
+                f"{c} - {other} {operator} INTERVAL '1' {unit}",
+                f"{c} {operator} '2024-01-02'",
+            ]
+    if column.kind in ("bigint", "int"):
+        forms += [f"{c} % 2 = 1", f"{c} DIV 2 {operator} {other}"]
+    return draw(st.sampled_from(forms))
+
+
+NUMBERS = ("bigint", "int", "double", "decimal(10,2)")
+
+
+def _comparable(kind: str, other: str) -> bool:
+    return kind == other or (kind in NUMBERS and other in NUMBERS)
+
+
+@st.composite
+def _literals(draw: st.DrawFn, column: Column) -> str:
+    """A value that the column may have, or one beside it."""
+    name = column.text.split(".")[1]
+    if name in ATTRIBUTES:
+        values = [
+            value for value in ATTRIBUTES[name][1] if value is not None and value == value
+        ]  # no NaN: it has no literal
+        return _literal(draw(st.sampled_from(values)))
+    match column.kind:
+        case "string":
+            return f"'{draw(st.sampled_from(TYPES))}'"
+        case kind:
+            at, _ = TIMES[kind]
+            return _literal(at(draw(st.integers(0, LAST_TICK))))
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).upper()
+        case str():
+            return f"'{value}'"
+        case datetime():
+            return f"TIMESTAMP '{value}'"
+        case date():
+            return f"DATE '{value}'"
+        case _:
+            return f"{value}"
+
+
+# ---- RETURN -------------------------------------------------------------------------------------
+
+
+@st.composite
+def _returns(draw: st.DrawFn, pattern: list[Component]) -> str:
+    columns = [column for component in pattern if not component.negated for column in component.columns]
+    first, *rest = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=3))
+    items = [first.text, *(f"{column.text} AS r{place}" for place, column in enumerate(rest))]
+    numbers = [column.text for column in columns if column.kind in ("bigint", "int", "double")]
+    if numbers:
+        items.append(f"{draw(st.sampled_from(numbers))} + {draw(st.sampled_from(numbers))} AS total")
+    if first.text.endswith(".type") or draw(st.booleans()):
+        return ", ".join(items)
+    return f"Alert({', '.join(items)})"

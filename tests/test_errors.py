@@ -1,0 +1,64 @@
+"""Every compile error, literally: place, carets, message and help.
+
+`tests/errors/*.txt` holds cases: a query, a line `----`, and what the user sees; cases are separated by `====`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sase.compiler.catalog import Catalog
+from sase.compiler.compile import check_query, compile_query
+from sase.compiler.errors import SaseError
+
+FOLDER = Path(__file__).parent / "errors"
+CATALOGS = {
+    "retail": Catalog(
+        types={
+            "SHELF-READING": {"ts": "timestamp", "id": "bigint", "shelf_id": "int", "category": "string"},
+            "COUNTER-READING": {"ts": "timestamp", "id": "bigint", "open": "boolean"},
+            "EXIT-READING": {"ts": "timestamp", "id": "bigint", "weight": "double", "tag": "binary"},
+        },
+        parameters={"limit": 3, "long": "soon", "thing": [1]},
+    ),
+    "integer_time": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "bigint"}}),
+    "conflict": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "string"}}),
+}
+
+
+def cases(path: Path) -> list[tuple[str, str]]:
+    parts = path.read_text(encoding="utf-8").split("\n====\n")
+    return [tuple(part.strip("\n").split("\n----\n", 1)) for part in parts]  # type: ignore[misc]
+
+
+def shown(query: str, catalog: Catalog) -> str:
+    with pytest.raises(SaseError) as caught:
+        compile_query(query, catalog, filename="query.sase", version="0")
+    return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize("name", CATALOGS)
+def test_every_error_is_shown_literally(name: str, regenerate_golden: bool) -> None:
+    path = FOLDER / f"{name}.txt"
+    found = [(query, shown(query, CATALOGS[name])) for query, _ in cases(path)]
+    if regenerate_golden:
+        path.write_text("\n====\n".join(f"{query}\n----\n{text}" for query, text in found) + "\n", encoding="utf-8")
+    assert found == cases(path)
+
+
+def test_without_a_catalog_only_names_and_types_go_unchecked() -> None:
+    check_query("EVENT SEQ(X a, !(Y b), Z c) WHERE a.p = c.q AND [r] WITHIN 1 hour", Catalog(), "q.sase")
+    with pytest.raises(SaseError, match="needs WITHIN"):
+        check_query("EVENT SEQ(!(Y b), Z c)", Catalog(), "q.sase")
+
+
+def test_all_errors_of_a_file_are_reported_at_once() -> None:
+    with pytest.raises(SaseError) as caught:
+        compile_query(
+            "EVENT SEQ(SHELF-READIN x, EXIT-READING z) WHERE z.idd = 1 AND y.id = 2 WITHIN 0 hours",
+            CATALOGS["retail"],
+            version="0",
+        )
+    assert [found.span.start for found in caught.value.diagnostics] == [10, 50, 62, 78]

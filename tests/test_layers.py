@@ -1,0 +1,95 @@
+"""The layers depend on each other in one direction: sase → compiler → templates, and generated job → runtime."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# For each folder: the parts of this project that it may import, and the packages that it may not.
+LAYERS = {
+    "compiler": ({"sase.compiler", "sase.templates", "sase.__version__"}, {"pyspark", "py4j"}),
+    "runtime": ({"sase.runtime", "sase.__version__"}, {"lark", "jinja2", "sqlglot"}),
+    "templates": (set(), {"lark", "jinja2", "sqlglot", "pyspark", "py4j"}),
+}
+
+
+def within(name: str, packages: set[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def imported_names(source: str) -> Iterator[tuple[int, str]]:
+    """Line and full name of all that is imported anywhere in `source`, inside functions too."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=0):
+                yield from ((node.lineno, f"{module}.{alias.name}") for alias in names)
+            case ast.ImportFrom():
+                yield node.lineno, "sase.relative_import"  # would hide its layer: imports are absolute here
+
+
+def violations(layer: str, source: str) -> list[tuple[int, str]]:
+    allowed, forbidden = LAYERS[layer]
+    return [
+        (line, name)
+        for line, name in imported_names(source)
+        if within(name, forbidden) or (within(name, {"sase"}) and not within(name, allowed))
+    ]
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_file_imports_against_the_layers(layer: str) -> None:
+    files = sorted((ROOT / layer).rglob("*.py"))
+    assert files
+    found = {str(file.relative_to(ROOT)): violations(layer, file.read_text(encoding="utf-8")) for file in files}
+    assert {file: lines for file, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize(
+    ("layer", "source", "name"),
+    [
+        ("compiler", "def f():\n    from pyspark.sql import functions", "pyspark.sql.functions"),
+        ("compiler", "if True:\n    from sase import runtime", "sase.runtime"),
+        ("runtime", "\nimport sase.compiler.parser as p", "sase.compiler.parser"),
+        ("runtime", "\nfrom . import ssc", "sase.relative_import"),
+        ("templates", "\nimport jinja2", "jinja2"),
+    ],
+)
+def test_the_scan_sees_every_form_of_import(layer: str, source: str, name: str) -> None:
+    assert violations(layer, source) == [(2, name)]
+
+
+def loaded_by(code: str) -> set[str]:
+    """The modules in memory after a fresh interpreter has run `code`."""
+    script = f"{code}\nimport sys\nprint(*sys.modules, sep='\\n')"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert answer.returncode == 0, answer.stderr
+    return set(answer.stdout.split())
+
+
+WHOLE_COMPILER = """
+import importlib, pkgutil, sase.compiler
+for module in pkgutil.walk_packages(sase.compiler.__path__, "sase.compiler."):
+    importlib.import_module(module.name)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import sase", {"lark", "jinja2", "sqlglot", "pyspark", "numba"}),
+        ("import sase.runtime.ssc", {"lark", "jinja2", "sqlglot", "pyspark"}),
+        (WHOLE_COMPILER, {"pyspark", "py4j", "sase.runtime"}),
+    ],
+    ids=["sase", "the operator of a worker", "compiler"],
+)
+def test_importing_loads_no_more_than_it_needs(code: str, absent: set[str]) -> None:
+    assert {name for name in loaded_by(code) if within(name, absent)} == set()

@@ -1,0 +1,140 @@
+"""Plans: equal queries have equal plans, rules do what they say and refuse what they must."""
+
+from __future__ import annotations
+
+import pytest
+
+import sase
+from sase.compiler.logical import Plan
+from sase.compiler.rules import NAMES
+from sase.compiler.scalars import sql
+from sase.compiler.separate import Comparison, Condition, separate
+
+CATALOG = sase.Catalog(
+    types={
+        name: {"ts": "bigint", "id": "bigint", "site": "string", "a": "int", "b": "int", "v": "double"}
+        for name in "ABCD"
+    }
+    | {"E": {"ts": "bigint", "a": "int"}},
+)
+
+
+def plan(query: str, **options: object) -> Plan:
+    return sase.compile(query, CATALOG, **options).compiled.plan  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ("[id]", "x.id = y.id AND x.id = n.id AND y.id = z.id", "x.id = y.id = z.id AND n.id = z.id"),
+        ("[id, site]", "[id] AND [site]", "[id] ∧ x.site = y.site ∧ y.site = z.site ∧ z.site = n.site"),
+        ("[id] AND x.a < 3", "x.A < 3 && [ID]", "([id]) ∧ (x.a < 3)", "[id] AND x.a < '3'"),
+    ],
+    ids=["one key", "two keys", "signs, case and parentheses"],
+)  # fmt: skip
+def test_two_spellings_of_a_query_explain_alike(spellings: tuple[str, ...]) -> None:
+    explained = {
+        sase.compile(f"EVENT SEQ(A x, !(B n), C y, D z) WHERE {where} WITHIN 10", CATALOG).explain()
+        for where in spellings
+    }
+    assert len(explained) == 1
+
+
+def test_equality_through_a_negated_event_does_not_bind_the_positive_ones() -> None:
+    found = plan("EVENT SEQ(A x, !(B n), C z) WHERE x.id = n.id AND n.id = z.id WITHIN 10")
+    assert found.scan.partition == ()
+    assert found.selection.equivalences == ()
+
+
+def test_the_basic_plan_pushes_nothing_down() -> None:
+    found = plan("EVENT SEQ(A x, !(B n), C z) WHERE [id] AND x.a = 1 AND x.v < z.v WITHIN 10", disable=NAMES)
+    assert found.scan.simple == {} and found.scan.partition == () and found.scan.slice is None and not found.scan.window
+    assert found.construction.predicates == () and found.construction.negations == ()
+    assert [str(part) for part in found.selection.predicates] == ["x.a = 1", "x.v < z.v"]
+    assert [str(test) for test in found.selection.equivalences] == ["[id]"]
+    assert found.window and [negation.variable for negation in found.negations] == ["n"]
+
+
+@pytest.mark.parametrize("rule", NAMES)
+def test_every_rule_can_be_switched_off_and_changes_this_plan(rule: str) -> None:
+    query = "EVENT SEQ(A x, !(B n), C z) WHERE [id] AND x.a = 1 AND x.v < z.v WITHIN 10 RETURN x.id"
+    assert sase.compile(query, CATALOG, disable=[rule]).job != sase.compile(query, CATALOG).job
+
+
+def test_a_test_that_leaves_a_positive_component_out_does_not_partition() -> None:
+    found = plan("EVENT SEQ(A x, E y, C z) WHERE [id] WITHIN 10")
+    assert found.scan.partition == ()
+    assert [str(test) for test in found.construction.equivalences] == ["[id]"]
+
+
+def test_an_event_with_two_keys_does_not_partition() -> None:
+    assert plan("EVENT SEQ(A x, A y) WHERE x.a = y.b").scan.partition == ()
+    assert [str(test) for test in plan("EVENT SEQ(A x, B y) WHERE x.a = y.b").scan.partition] == ["[x.a = y.b]"]
+
+
+def test_negation_without_the_key_or_that_does_not_come_apart_is_an_anti_join() -> None:
+    assert [part.variable for part in plan("EVENT SEQ(A x, !(E n), C z) WHERE [id] WITHIN 10").negations] == ["n"]
+    apart = "EVENT SEQ(A x, !(B n), C z) WHERE [id] AND abs(x.a - n.a) < 2 WITHIN 10"
+    assert [part.variable for part in plan(apart).negations] == ["n"]
+    with pytest.raises(sase.OptionError, match=r"not possible for n: abs\(x.a - n.a\) < 2 does not come apart"):
+        plan(apart, negation="stack")
+
+
+def test_slices_need_a_window() -> None:
+    assert plan("EVENT SEQ(A x, B y)").scan.slice is None
+    assert plan("EVENT SEQ(A x, B y) WITHIN 10").scan.slice == 10
+    assert plan("EVENT SEQ(A x, B y) WHERE [id] WITHIN 10").scan.slice == 160
+    assert plan("EVENT SEQ(A x, B y) WITHIN 10", slice=25).scan.slice == 25
+    assert plan("EVENT SEQ(A x, B y) WITHIN 10", slice="off").scan.slice is None
+    with pytest.raises(sase.OptionError, match="time slices need WITHIN"):
+        plan("EVENT SEQ(A x, B y)", slice=25)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"disable": ["window_in_scam"]}, "there is no rule 'window_in_scam': did you mean window_in_scan?"),
+        ({"negation": "maybe"}, "negation is one of auto, stack, anti-join, not 'maybe'"),
+        ({"partitions": 0}, "the number of partitions is at least 1"),
+        ({"slice": "2 hours"}, "slice is auto, off or a length such as 10000, not '2 hours'"),
+        ({"slice": 0}, "a time slice is at least one tick long"),
+    ],
+)
+def test_options_that_cannot_be_honoured(option: dict[str, object], message: str) -> None:
+    with pytest.raises(sase.OptionError) as caught:
+        plan("EVENT SEQ(A x, B y) WITHIN 10", **option)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("x.a + y.a > 10", "x.a > 10 - CAST(y.a AS BIGINT)"),
+        ("x.a - y.a = 2", "x.a = CAST(y.a AS BIGINT) + 2"),
+        ("10 - x.a < y.b - x.b", "CAST(x.b AS BIGINT) - CAST(x.a AS BIGINT) < CAST(y.b AS BIGINT) - 10"),
+        ("x.a BETWEEN y.a AND y.b", "x.a >= y.a & x.a <= y.b"),
+        ("x.a IN (y.a, y.b)", "x.a = y.a | x.a = y.b"),
+        ("NOT x.a IN (y.a, y.b)", "x.a != y.a & x.a != y.b"),
+        ("x.a > 3 OR x.a = y.a", "x.a > 3 | x.a = y.a"),
+        ("NOT (x.a > 3 AND x.a = y.a)", "NOT (x.a > 3) | x.a != y.a"),
+        ("x.a = y.v", "CAST(x.a AS DOUBLE) = y.v"),
+        ("upper(x.site) = y.site", "upper(x.site) = y.site"),
+        ("x.v + y.v > 1.0", None),  # the sum of floats is not exact, so nothing may move across >
+        ("abs(x.a - y.a) < 2", None),
+        ("x.a * y.a = 4", None),
+    ],
+)
+def test_separation_into_terms(condition: str, expected: str | None) -> None:
+    query = sase.compile(f"EVENT SEQ(A x, B y) WHERE {condition}", CATALOG).compiled.query
+    clauses = separate(query.predicates[0]) if query.predicates else None
+    shown = None if clauses is None else " & ".join(" | ".join(map(_atom, clause)) for clause in clauses)
+    assert shown == expected
+
+
+def _atom(atom: object) -> str:
+    match atom:
+        case Comparison():
+            return f"{sql(atom.left.value)} {atom.op} {sql(atom.right.value)}"
+        case Condition():
+            return sql(atom.term.value)
+    raise AssertionError(atom)

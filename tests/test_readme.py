@@ -1,0 +1,224 @@
+"""What the documents show is true: their commands and their Python run, their queries compile and find what they say.
+
+The language of a fenced block says how it is checked:
+
+    console   each `$ command` is run; the lines below it are what it prints (`…` is a place left open)
+    sh        `make` targets and what `pip` installs exist; nothing is run
+    python    is executed, all blocks of a document in one namespace; `python excerpt` is part of the job above
+    sase      compiles; a block `events` behind it gives events and matches, a block `error` the error
+    toml      is a catalog
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sase
+from sase.runtime.java import ensure_java
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
+RETAIL = sase.Catalog.load(ROOT / "examples/retail.toml")
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    text: str
+    line: int
+
+
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text(encoding="utf-8")
+    found = re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [Block(match[1], match[2], text.count("\n", 0, match.start()) + 1) for match in found]
+
+
+def of_kind(kind: str, *names: str) -> list[Any]:
+    """Parameters for a test: the blocks of a kind, in the documents named or in all of them."""
+    chosen = [ROOT / name for name in names] or DOCUMENTS
+    return [
+        pytest.param(block, id=f"{path.relative_to(ROOT)}:{block.line}")
+        for path in chosen
+        for block in blocks(path)
+        if block.kind == kind
+    ]
+
+
+# ---- commands -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the examples in it, where commands may leave files; the project's own commands are on the PATH."""
+    folder = tmp_path_factory.mktemp("readme")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return folder
+
+
+def output_of(command: str, folder: Path) -> str:
+    ensure_java()
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    answer = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=os.environ | {"PATH": path, "TZ": "UTC"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    assert answer.returncode == 0 or "error:" in answer.stdout, answer.stdout
+    return answer.stdout
+
+
+@pytest.mark.parametrize("block", of_kind("console"))
+def test_commands_print_what_is_shown(block: Block, shell: Path) -> None:
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        lines = re.match(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, flags=re.DOTALL)
+        assert lines is not None
+        assert_shown(output_of(lines[1], shell), lines[2])
+
+
+def assert_shown(found: str, shown: str) -> None:
+    """`…` stands for anything; seconds may be others, and blanks at the ends of lines do not count."""
+
+    def normal(text: str) -> str:
+        return re.sub(r"\d+(\.\d+)? s\b", "0 s", re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE).strip())
+
+    form = ".*".join(map(re.escape, normal(shown).split("…")))
+    assert re.fullmatch(form, normal(found), flags=re.DOTALL), f"shown:\n{shown}\nfound:\n{found}"
+
+
+@pytest.mark.parametrize("block", of_kind("sh"))
+def test_targets_and_extras_exist(block: Block) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in block.text.splitlines():
+        match shlex.split(line, comments=True):
+            case ["make", *names]:
+                assert set(names) <= set(targets)
+            case ["pip", "install", what]:
+                assert set(re.findall(r"\[(\w+)\]", what)) <= set(project["optional-dependencies"])
+            case words:
+                assert not words, f"{line} cannot be checked"
+
+
+# ---- Python -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_python_runs(path: Path, spark: SparkSession, shell: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shell)
+    namespace: dict[str, Any] = {}
+    for block in blocks(path):
+        if block.kind == "python":
+            padding = "\n" * block.line  # tracebacks then name the document's own lines
+            exec(compile(padding + block.text, str(path), "exec"), namespace)
+
+
+@pytest.mark.parametrize("block", of_kind("python excerpt"))
+def test_excerpts_are_of_the_generated_job(block: Block) -> None:
+    text = (ROOT / "examples/shoplifting.sase").read_text(encoding="utf-8")
+    job = sase.compile(text, RETAIL, filename="shoplifting.sase").job
+    for piece in re.split(r"^…\n", block.text, flags=re.MULTILINE):
+        assert piece.strip("\n") in job
+
+
+# ---- queries ------------------------------------------------------------------------------------
+
+LETTERS = sase.Catalog(
+    types={
+        **{name: {"ts": "bigint", "id": "int", "v": "int"} for name in "ABC"},
+        "D": {"ts": "bigint", "id": "int"},
+    }
+)
+
+
+def catalog_of(query: str) -> sase.Catalog:
+    return RETAIL if "-READING" in query or "-READNG" in query else LETTERS
+
+
+def with_behind(kind: str) -> list[Any]:
+    """The queries of all documents together with the block of this kind behind them."""
+    return [
+        pytest.param(query.text, behind.text, id=f"{path.relative_to(ROOT)}:{query.line}")
+        for path in DOCUMENTS
+        for query, behind in pairwise(blocks(path))
+        if query.kind == "sase" and behind.kind == kind
+    ]
+
+
+def test_queries_compile() -> None:
+    for path in DOCUMENTS:
+        for query, behind in pairwise([*blocks(path), Block("", "", 0)]):
+            if query.kind == "sase" and behind.kind != "error":
+                sase.compile(query.text, catalog_of(query.text), filename=f"{path.name}:{query.line}")
+
+
+@pytest.mark.parametrize(("query", "error"), with_behind("error"))
+def test_errors_are_shown_literally(query: str, error: str) -> None:
+    with pytest.raises(sase.SaseError) as caught:
+        sase.compile(query, catalog_of(query))
+    assert str(caught.value) == error.rstrip("\n")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    re.findall(r"^\| `(EVENT .*?)` \| (.*) \|$", (ROOT / "docs/language.md").read_text(encoding="utf-8"), re.MULTILINE),
+)
+def test_what_is_refused(query: str, message: str) -> None:
+    with pytest.raises(sase.SaseError) as caught:
+        sase.compile(query, catalog_of(query))
+    assert [found.message for found in caught.value.diagnostics] == [message]
+
+
+@pytest.mark.parametrize(("query", "events"), with_behind("events"))
+def test_queries_find_what_is_shown(spark: SparkSession, query: str, events: str) -> None:
+    given, matches = re.fullmatch(r"given +(.*)\nmatches +(.*)\n", events).groups()  # type: ignore[union-attr]
+    rows = [event(*parts) for parts in re.findall(r"([a-d])(\d+)(?:\((.*?)\))?", given)]
+    table = spark.createDataFrame(rows, "type string, ts bigint, id int, v int")
+    compiled = sase.compile(query, LETTERS)
+    variables = [variable.name for variable in compiled.compiled.query.positive]
+    matches_found = [[row[name] for name in variables] for row in compiled.run(table).collect()]
+    found = [tuple(f"{event.type.lower()}{event.ts}" for event in match) for match in matches_found]
+    assert Counter(found) == Counter(tuple(match.split(", ")) for match in re.findall(r"\((.*?)\)", matches))
+
+
+def event(letter: str, time: str, attributes: str) -> tuple[Any, ...]:
+    values = dict(re.findall(r"(\w+)=(\d+)", attributes))
+    return (letter.upper(), int(time), *(int(values[name]) if name in values else None for name in ("id", "v")))
+
+
+@pytest.mark.parametrize("block", of_kind("toml"))
+def test_catalogs_load(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "catalog.toml").write_text(block.text, encoding="utf-8")
+    sase.Catalog.load(tmp_path / "catalog.toml")
+
+
+# ---- links --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        elif not target.startswith("http"):
+            assert (path.parent / target.split("#")[0]).exists(), target
