@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 from sqlglot import exp
@@ -451,7 +451,8 @@ def _syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
         return _unexpected_character(text, cast(int, error.pos_in_stream))
     assert isinstance(error, UnexpectedToken)
     token = error.token
-    accepted = error.interactive_parser.accepts() if error.interactive_parser else error.expected
+    parser: Any = error.interactive_parser
+    accepted = parser.accepts() if parser else error.expected
     expected = [word for terminal, word in _WORDS.items() if terminal in accepted]
     if token.type == "$END":
         end = len(text.rstrip())

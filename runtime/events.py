@@ -331,8 +331,11 @@ class Counts:
     @property
     def ignored(self) -> str:
         """What could not take part; empty if there is nothing."""
-        parts = [f"{count:,} without a {what}" for what, count in self.without.items() if count]
-        return ", ".join(parts).replace(" ", " event " if parts[0].startswith("1 ") else " events ", 1) if parts else ""
+        parts: list[str] = []
+        for what, count in self.without.items():
+            noun = "" if parts else " event" if count == 1 else " events"
+            parts += [f"{count:,}{noun} without a {what}"] if count else []
+        return ", ".join(parts)
 
 
 class Tally:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -170,11 +171,18 @@ def _find(spark: SparkSession, files: Files, event_type: str | None, location: s
     if found:
         paths = tuple(str(status.getPath()) for status in found)
         return Input(event_type, location, format or files.format(location, found), paths)
-    if spark.catalog.tableExists(location):
+    if _is_table(spark, location):
         return Input(event_type, location, "table")
     if found is None and (known := format or _format_of(location)):
         return Input(event_type, location, known)
     raise SaseRunError(f"there is no file and no table {location}")
+
+
+def _is_table(spark: SparkSession, name: str) -> bool:
+    try:
+        return spark.catalog.tableExists(name)
+    except ParseException:  # no name at all
+        return False
 
 
 class Files:
@@ -298,10 +306,8 @@ def _json_columns(
     for name in absent:
         if seen & source.columns[name].keys():
             near = get_close_matches(name, names, n=1)
-            clue = f', did you mean "{near[0]}"?' if near else ""
-            logging.getLogger("sase").warning(
-                'warning: the first events of %s have no "%s"%s', each.location, name, clue
-            )
+            clue = f': did you mean "{near[0]}"?' if near else ""
+            logging.getLogger("sase").warning('the first events of %s have no "%s"%s', each.location, name, clue)
     return [*names, *absent]
 
 
@@ -341,15 +347,16 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
 
 def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
     format = arguments.out_format or _format_of(arguments.out) or "parquet"
-    if format == "csv":
-        matches = matches.select([column.alias(name) for name, column in _flat_names(matches)])
+    mode = "overwrite" if arguments.overwrite else "errorifexists"
     observation = Observation()
-    writer = matches.observe(observation, F.count(F.lit(1)).alias("matches")).write.format(format)
-    writer.mode("overwrite" if arguments.overwrite else "errorifexists").save(arguments.out, header=True)
+    if format == "csv":
+        matches = matches.select([column.alias(name) for name, column in _flat(matches)])
+    counted = matches.observe(observation, F.count(F.lit(1)).alias("matches"))
+    counted.write.options(**({"header": True} if format == "csv" else {})).save(arguments.out, format, mode)
     return _observed(observation)
 
 
-def _flat_names(matches: DataFrame) -> list[tuple[str, Column]]:
+def _flat(matches: DataFrame) -> list[tuple[str, Column]]:
     """CSV has no structs: x.id becomes x_id."""
     columns = [("_".join(path), column) for path, _, column in _leaves(matches.schema)]
     names = [name.lower() for name, _ in columns]

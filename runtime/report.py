@@ -43,7 +43,3 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def events(count: int) -> str:
-    return f"{count:,} event" if count == 1 else f"{count:,} events"

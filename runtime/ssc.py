@@ -213,7 +213,7 @@ class _Partition:
 
     def _gather(self, chunk: pa.Table, found: Iterator[Ints]) -> Iterator[pa.RecordBatch]:
         """Matches as struct columns. Wide events make shorter batches."""
-        columns: dict[str, pa.Array] = {}
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         limit = self.task.batch_rows
         for rows in found:
             if not columns:
@@ -224,10 +224,10 @@ class _Partition:
             for start in range(0, len(rows), limit):
                 yield self._batch(columns, rows[start : start + limit])
 
-    def _batch(self, columns: Mapping[str, pa.Array], rows: Ints) -> pa.RecordBatch:
+    def _batch(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> pa.RecordBatch:
         structs = []
         for state, _, names in self.emitted:
-            events = pa.array(np.ascontiguousarray(rows[:, state]))
+            events = np.ascontiguousarray(rows[:, state])
             structs.append(pa.StructArray.from_arrays([_taken(columns[name], events) for name in names], names=names))
         return pa.RecordBatch.from_arrays(structs, names=[variable for _, variable, _ in self.emitted])
 
@@ -247,14 +247,23 @@ def _int64(chunk: pa.Table, name: str) -> Ints:
     return values
 
 
-def _combined(column: pa.ChunkedArray) -> pa.Array:
-    """One array, which is faster to take from, unless its strings are too long for one."""
+def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """One array, which is faster to take from, unless it would hold more than 2 GiB of strings."""
     try:
         return column.combine_chunks()
     except pa.ArrowInvalid:
         return column
 
 
-def _taken(column: pa.Array, rows: pa.Array) -> pa.Array:
-    taken = column.take(rows)
-    return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+def _taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
+    """The values at `rows`. Arrow would first combine a chunked array: take what is needed from every chunk instead."""
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    needed, place = np.unique(rows, return_inverse=True)
+    ends = np.cumsum([len(chunk) for chunk in column.chunks])
+    parts = np.split(needed, np.searchsorted(needed, ends[:-1]))
+    taken = [
+        chunk.take(pa.array(part - (end - len(chunk))))
+        for chunk, part, end in zip(column.chunks, parts, ends, strict=True)
+    ]
+    return pa.concat_arrays(taken).take(pa.array(place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import random
 import socket
 import sys
 from collections import Counter
@@ -160,14 +161,9 @@ def patterns(draw: st.DrawFn) -> Pattern:
     if within is None:
         gaps = gaps[1:-1]
     places = draw(st.lists(st.sampled_from(gaps), max_size=3)) if gaps else []
-    return Pattern(
-        positive,
-        tuple(Negated(name, *place, where=draw(clauses((name, *positive)))) for name, place in zip("xyz", places)),
-        draw(clauses(positive)),
-        within,
-        draw(st.booleans()),
-        draw(st.booleans()),
-    )
+    named = zip("xyz"[: len(places)], places, strict=True)
+    negated = tuple(Negated(name, *place, where=draw(clauses((name, *positive)))) for name, place in named)
+    return Pattern(positive, negated, draw(clauses(positive)), within, draw(st.booleans()), draw(st.booleans()))
 
 
 VALUES: dict[str, Sequence[Any]] = {
@@ -179,38 +175,36 @@ VALUES: dict[str, Sequence[Any]] = {
 }
 
 
-@st.composite
-def events(draw: st.DrawFn, pattern: Pattern) -> list[Row]:
+def random_rows(pattern: Pattern, size: int, seed: int) -> list[Row]:
     """Rows in order. Most fill one state, and only columns that a predicate reads hold values."""
-    read = encode_pattern(pattern).columns
+    rng = random.Random(seed)
     bits = [1 << i for i in range(len(pattern.variables))]
-    row = st.tuples(
-        st.sampled_from(["k", "k", "l"]),
-        st.sampled_from([0, 1, 1, 2, 4]),
-        st.integers(0, 1),
-        st.sampled_from(bits + bits + bits + [0, sum(bits), bits[0] | bits[-1]]),
-        *(st.sampled_from(VALUES[name]) for name in read),
-    )
     rows, now = [], 0
-    for key, step, seq, states, *values in draw(st.lists(row, max_size=20)):
-        now += step
-        fields = {"key": key, "time": now, "seq": seq, "states": states}
-        rows.append(dict.fromkeys(SCHEMA.names) | fields | dict(zip(read, values, strict=True)))
+    for _ in range(size):
+        now += rng.choice([0, 1, 1, 2, 4])
+        fields = {
+            "key": rng.choice(["k", "k", "l"]),
+            "time": now,
+            "seq": rng.randrange(2),
+            "states": rng.choice(bits + bits + bits + [0, sum(bits), bits[0] | bits[-1]]),
+        }
+        values = {name: rng.choice(VALUES[name]) for name in encode_pattern(pattern).columns}
+        rows.append(dict.fromkeys(SCHEMA.names) | fields | values)
     rows.sort(key=lambda row: (row["key"], row["time"], row["seq"]))
     return [{**row, "number": number} for number, row in enumerate(rows)]
 
 
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=6 * settings().max_examples)
 @given(st.data())
 def test_same_matches_as_a_nested_loop(data: st.DataObject) -> None:
     pattern = data.draw(patterns())
-    rows = data.draw(events(pattern))
+    rows = random_rows(pattern, data.draw(st.sampled_from([3, 10, 18, 26])), data.draw(st.integers(0, 2**32)))
     order = data.draw(st.sampled_from(["seq", None]))
     task = task_for(
         pattern,
         order=order,
-        chunk_rows=data.draw(st.integers(1, 7)),
-        batch_rows=data.draw(st.integers(1, 4)),
+        chunk_rows=data.draw(st.sampled_from([1, 2, 3, 5, 8, 64])),
+        batch_rows=data.draw(st.sampled_from([1, 2, 3, 64])),
     )
     size = data.draw(st.integers(1, 5))
     ordered = rows if order else [{**row, "seq": 0} for row in rows]
@@ -283,6 +277,12 @@ def test_the_window_is_strict_and_left_alone_when_not_pushed_down(scanned: bool,
     assert matches == (everything[:1] if scanned or constructed else everything)
 
 
+def test_a_stack_that_has_run_dry_keeps_what_comes_later() -> None:
+    pattern = Pattern(("a", "b", "d"), within=5)
+    rows = rows_of("a1", "b5", "d9", "a10", "b11", "d12", pattern=pattern)
+    assert found(task_for(pattern), rows) == [(3, 4, 5)]
+
+
 @pytest.mark.parametrize("jit", [False, True])
 def test_times_whose_difference_overflows(jit: bool) -> None:
     low, high = -(2**63), 2**63 - 1
@@ -293,12 +293,26 @@ def test_times_whose_difference_overflows(jit: bool) -> None:
 
 
 def test_simultaneous_events_do_not_follow_each_other() -> None:
-    pattern = Pattern(("a", "b"), (Negated("x", "a", "b"),))
-    rows = rows_of("a1", "b1", "x2", "b2", pattern=pattern)
+    pattern = Pattern(("a", "b"))
+    rows = rows_of("a1", "b1", "a2", "b2", pattern=pattern)
     assert found(task_for(pattern), rows) == [(0, 3)]
     rows = [{**row, "seq": number} for number, row in enumerate(rows)]
-    assert found(task_for(pattern), rows) == [(0, 1)]
+    assert found(task_for(pattern), rows) == [(0, 1), (2, 3), (0, 3)]
     assert found(task_for(pattern, order=None), rows) == [(0, 3)]
+
+
+@pytest.mark.parametrize("gap", [(None, "a"), ("a", "b"), ("b", None)])
+@pytest.mark.parametrize("where", [(), ((Compare("x", "m", "=", "a", "m"),),)])
+@pytest.mark.parametrize("jit", [False, True])
+def test_a_simultaneous_event_is_not_between(gap: tuple[str, str], where: tuple[Clause, ...], jit: bool) -> None:
+    pattern = Pattern(("a", "b"), (Negated("x", *gap, where),), within=10)
+    for events, times in {"axb": (1, 1, 2), "abx": (1, 2, 2), "xab": (1, 1, 2)}.items():
+        names = [f"{event}{time}" for event, time in zip(events, times, strict=True)]
+        rows = rows_of(*names, pattern=pattern, m=[0, 0, 0])
+        assert len(found(task_for(pattern, jit=jit), rows)) == 1
+        rows = [{**row, "seq": number} for number, row in enumerate(rows)]
+        forbidden = {"axb": ("a", "b"), "abx": ("b", None), "xab": (None, "a")}[events] == gap
+        assert len(found(task_for(pattern, jit=jit), rows)) == (0 if forbidden else 1)
 
 
 def test_a_trailing_negation_waits_for_the_end_of_its_window() -> None:
@@ -365,6 +379,14 @@ def test_wide_events_make_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     task = task_for(pattern, chunk_rows=1000, emit=(("a", ("number", "s")),))
     assert next(run(task, batches)).num_rows == 10
     assert len(list(batches)) == 2
+
+
+def test_columns_too_long_for_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssc, "_combined", lambda column: column)
+    pattern = Pattern(("a", "b"))
+    rows = rows_of("a1", "b2", "a3", "b4", "a5", "b6", "b7", pattern=pattern)
+    expected = list(nested_loop(pattern, rows))
+    assert Counter(found(task_for(pattern), rows, 2)) == Counter(expected)
 
 
 def test_counters() -> None:

@@ -1,0 +1,528 @@
+"""The front door of a job: what it reads, writes, prints and refuses, with its literal words."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sase.runtime.errors import explain
+from sase.runtime.events import Source
+from sase.runtime.job import find_inputs, main, read_columns
+from sase.runtime.report import duration, summary, table
+
+SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
+
+EVENTS = [("A", 3, 7, None), ("B", 1, 8, "x"), ("A", 2, 9, None), ("OTHER", 4, 9, None)]
+COLUMNS = "type string, ts bigint, id bigint, note string"
+
+CSV = "type,ts,id,note\nA,3,7,\nB,1,8,x\nA,2,9,\nOTHER,4,not a number,\n"
+JSON = """\
+{"type": "A", "ts": 3, "id": 7}
+{"type": "B", "ts": 1, "id": 8, "note": "x"}
+
+{"type": "A", "ts": 2, "id": 9, "note": null}
+{"type": "OTHER", "ts": 4, "id": "not a number"}
+"""
+
+
+def find(events: DataFrame) -> DataFrame:
+    """Every event is a match."""
+    return events.select(F.struct("id", "note").alias("x"), F.col("ts").alias("started_at"))
+
+
+FOUND = """\
+x.id  x.note  started_at
+────  ──────  ──────────
+   8  x                1
+   9  NULL             2
+   7  NULL             3
+"""
+
+Run = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls a job as a shell would; gives what it says on stdout and stderr."""
+
+    def call(
+        *arguments: object, find: Callable[[DataFrame], DataFrame] = find, source: Source = SOURCE
+    ) -> tuple[str, str]:
+        capsys.readouterr()
+        main(find, source, name="test", default_events="no_such_table", argv=[str(argument) for argument in arguments])
+        return capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def fails(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Calls a job that exits with 1; gives what it says on stderr."""
+
+    def call(*arguments: object, **more: object) -> str:
+        with pytest.raises(SystemExit) as end:
+            run(*arguments, **more)
+        assert end.value.code == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err
+
+    return call
+
+
+@pytest.fixture
+def parquet(spark: SparkSession, tmp_path: Path) -> Path:
+    spark.createDataFrame(EVENTS, COLUMNS).write.parquet(str(tmp_path / "events.parquet"))
+    return tmp_path / "events.parquet"
+
+
+def written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+# ---- what is read -------------------------------------------------------------------------------
+
+
+def test_parquet(run: Run, parquet: Path) -> None:
+    out, err = run("--events", parquet)
+    assert out == FOUND
+    assert re.fullmatch(r"events read 4 · relevant 3 · matches 3 · \d+\.\d s\n", err)
+
+
+@pytest.mark.parametrize(("name", "text"), [("events.csv", CSV), ("events.jsonl", JSON)], ids=["csv", "json"])
+@pytest.mark.parametrize("place", ["{}", "folder/{}", "folder/day=1/{}", "events.data/part-0.{}"])
+def test_text(run: Run, tmp_path: Path, place: str, name: str, text: str) -> None:
+    """A file, a directory with one, or with partitions. The bad value is in an event that nobody asked for."""
+    written(tmp_path / place.format(name), text)
+    written(tmp_path / place.format(name).replace(name, "_SUCCESS"), "")
+    out, err = run("--events", tmp_path / place.format(name).split("/")[0])
+    assert out == FOUND
+    assert err.startswith("events read 4 · relevant 3 · matches 3 · ")
+
+
+def test_a_table_name(run: Run, spark: SparkSession) -> None:
+    spark.createDataFrame(EVENTS, COLUMNS).createOrReplaceTempView("readings")
+    assert run("--events", "readings")[0] == FOUND
+
+
+def test_a_table_that_the_query_names(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    spark.createDataFrame(EVENTS, COLUMNS).createOrReplaceTempView("stream")
+    main(find, SOURCE, name="test", default_events="stream", argv=[])
+    assert capsys.readouterr().out == FOUND
+
+
+def test_several_paths_and_wildcards(run: Run, tmp_path: Path) -> None:
+    head, *lines = CSV.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        written(tmp_path / f"{at}.csv", head + line)
+    assert run("--events", tmp_path / "[01].csv", "--events", tmp_path / "2.csv")[0] == FOUND
+
+
+def test_a_table_a_type(run: Run, tmp_path: Path) -> None:
+    """The equals sign of a path is not that of TYPE=PATH, and a type that the query does not name is not read."""
+    a = written(tmp_path / "day=1" / "a.csv", "ts,id\n3,7\n2,9\n")
+    b = written(tmp_path / "B=b" / "b.jsonl", '{"ts": 1, "id": 8, "note": "x"}\n')
+    other = written(tmp_path / "other.csv", "not,read\n1,2\n")
+    out, err = run("--events", f"A={a}", "--events", f"B={b}", "--events", f"OTHER={other}")
+    assert out == FOUND
+    assert "relevant 3" in err
+
+
+def test_a_relative_path_with_an_equals_sign(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark's working directory is where the tests run, so the path climbs; `types` knows of no such type."""
+    written(tmp_path / "day=3" / "events.csv", CSV)
+    [found] = find_inputs(spark, [os.path.relpath(tmp_path / "day=3")], ["A"])
+    assert (found.type, found.format) == (None, "csv")
+
+
+def test_column_names_in_any_case(run: Run, tmp_path: Path) -> None:
+    assert run("--events", written(tmp_path / "e.csv", CSV.replace("type,ts", "Type,TS")))[0] == FOUND
+    assert run("--events", written(tmp_path / "e.json", JSON.replace('"id"', '"ID"')))[0] == FOUND
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+def test_directories_may_name_the_type(run: Run, spark: SparkSession, tmp_path: Path, format: str) -> None:
+    events = spark.createDataFrame(EVENTS, COLUMNS)
+    events.write.partitionBy("type").format(format).save(str(tmp_path / "events"), header=True)
+    out, err = run("--events", tmp_path / "events")
+    assert out == FOUND
+    # Of Parquet, the directories of other types are not opened.
+    assert err.startswith(f"events read {3 if format == 'parquet' else 4} · relevant 3 ")
+
+
+def test_a_forced_format(run: Run, tmp_path: Path) -> None:
+    assert run("--events", written(tmp_path / "events.txt", CSV), "--format", "csv")[0] == FOUND
+
+
+def test_compressed_text(run: Run, tmp_path: Path, spark: SparkSession) -> None:
+    import gzip
+
+    (tmp_path / "events.csv.gz").write_bytes(gzip.compress(CSV.encode()))
+    assert run("--events", tmp_path)[0] == FOUND
+
+
+def test_columns_and_types_as_the_data_has_them(spark: SparkSession, tmp_path: Path) -> None:
+    csv = written(tmp_path / "a.csv", "ts,id,day,price\n2026-03-01 12:00:00,7,2026-03-01,1.5\n")
+    lines = written(tmp_path / "b.json", '{"type": "B", "ts": "2026-03-01T12:00:00Z", "deep": {"x": 1}}\n')
+    more = written(tmp_path / "c.json", '{"type": "C", "n": 1}\n')
+    arguments = Namespace(events=[f"A={csv}", str(lines), str(more)], format=None, verbose=False)
+    assert read_columns(arguments) == {
+        "A": {"ts": "timestamp", "id": "int", "day": "date", "price": "double"},
+        None: {"deep": "struct<x:bigint>", "ts": "timestamp", "type": "string", "n": "bigint"},
+    }
+
+
+def test_events_that_cannot_take_part_are_reported(run: Run, tmp_path: Path) -> None:
+    events = written(tmp_path / "e.csv", "type,ts,id,note\nA,3,7,\nA,,8,\n,1,9,\nB,,9,\n")
+    assert run("--events", events)[1].endswith("ignored: 2 events without a time, 1 without a type\n")
+
+
+# ---- what is refused ----------------------------------------------------------------------------
+
+
+def test_no_events(fails: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert fails() == "error: there is no file and no table no_such_table\n"
+    with pytest.raises(SystemExit):
+        main(find, SOURCE, name="test", argv=[])
+    assert capsys.readouterr().err == "error: there are no events: add --events PATH\n"
+
+
+def test_a_path_that_does_not_exist(fails: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.parquet"
+    assert fails("--events", path) == f"error: there is no file and no table {path}\n"
+
+
+def test_an_unknown_format(fails: Callable[..., str], tmp_path: Path) -> None:
+    written(tmp_path / "data" / "events.txt", CSV)
+    path = tmp_path / "data"
+    assert fails("--events", path) == f"error: nothing tells the format of {path}: add --format\n"
+
+
+def test_mixed_formats(fails: Callable[..., str], tmp_path: Path) -> None:
+    written(tmp_path / "events.csv", CSV)
+    written(tmp_path / "events.json", JSON)
+    assert fails("--events", tmp_path) == f"error: {tmp_path} has csv and json files: name those to read\n"
+
+
+def test_delta_without_its_package(fails: Callable[..., str], tmp_path: Path) -> None:
+    """A Delta table is never read as the Parquet files that it is made of."""
+    written(tmp_path / "events.parquet" / "_delta_log" / "0.json", "{}")
+    written(tmp_path / "events.parquet" / "part-0.parquet", "")
+    assert fails("--events", tmp_path / "events.parquet").startswith("error: Failed to find the data source: delta.")
+
+
+def test_a_value_of_csv_that_does_not_fit(fails: Callable[..., str], tmp_path: Path) -> None:
+    events = written(tmp_path / "e.csv", CSV.replace("A,3,7", "A,3,seven"))
+    assert fails("--events", events) == (
+        f'error: file://{events} has a record that cannot be read, [A,3,null,null]: For input string: "seven"\n'
+    )
+
+
+def test_a_value_of_json_that_does_not_fit(fails: Callable[..., str], tmp_path: Path) -> None:
+    events = written(tmp_path / "e.json", JSON.replace('"id": 7', '"id": "seven"'))
+    message = fails("--events", events)
+    assert message.startswith(f"error: file://{events} has a record that cannot be read, ")
+    assert "'id' and the value seven" in message
+    assert message.count("\n") == 1
+
+
+def test_json_that_is_none(fails: Callable[..., str], tmp_path: Path) -> None:
+    events = written(tmp_path / "e.json", JSON + '{"type": "A", "ts": \n')
+    assert fails("--events", events).startswith(f"error: file://{events} has a record that cannot be read, ")
+
+
+def test_csv_files_with_different_headers(fails: Callable[..., str], tmp_path: Path) -> None:
+    written(tmp_path / "1.csv", CSV)
+    written(tmp_path / "2.csv", "ts,type,id,note\n3,A,7,\n" * 2)
+    assert "CSV header does not conform to the schema" in fails("--events", tmp_path)
+
+
+def test_a_parquet_file_that_is_none(fails: Callable[..., str], tmp_path: Path) -> None:
+    path = written(tmp_path / "e.parquet", "hello, hello, hello")
+    message = fails("--events", path)
+    assert message.startswith(f"error: file:{path} cannot be read: file:{path} is not a Parquet file")
+    assert message.count("\n") == 1
+
+
+def test_a_missing_column(fails: Callable[..., str], tmp_path: Path) -> None:
+    csv = written(tmp_path / "e.csv", CSV.replace("note", "notes"))
+    assert fails("--events", csv) == 'error: the events have no column "note": did you mean "notes"?\n'
+    lines = written(tmp_path / "e.json", JSON.replace('"ts"', '"tss"'))
+    assert fails("--events", lines) == 'error: the events have no column "ts": did you mean "tss"?\n'
+
+
+def test_json_may_leave_nulls_out_but_a_misspelling_is_pointed_out(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = written(tmp_path / "e.json", JSON.replace('"note"', '"notes"'))
+    assert "NULL" in run("--events", lines)[0]
+    assert caplog.messages == [f'the first events of {lines} have no "note": did you mean "notes"?']
+    caplog.clear()
+    run("--events", written(tmp_path / "a.json", '{"type": "A", "ts": 3, "id": 7}\n'))
+    assert caplog.messages == []  # there is no event that could have one
+
+
+def test_a_limit_that_is_none(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run("--limit", "0")
+    assert end.value.code == 2
+    assert "argument --limit: '0' is not a number from 1 up" in capsys.readouterr().err
+
+
+def test_help_has_examples(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        run("--help")
+    assert end.value.code == 0
+    assert "--events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv" in capsys.readouterr().out
+
+
+# ---- what is written ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["matches.parquet", "matches", "matches.json", "matches.jsonl"])
+def test_matches_are_written_in_the_format_of_the_suffix(
+    run: Run, spark: SparkSession, parquet: Path, tmp_path: Path, name: str
+) -> None:
+    out, err = run("--events", parquet, "--out", tmp_path / name)
+    assert out == ""
+    assert err.startswith("events read 4 · relevant 3 · matches 3 · ")
+    format = "json" if "json" in name else "parquet"
+    rows = spark.read.format(format).load(str(tmp_path / name)).select("x.id", "started_at").collect()
+    assert sorted(rows) == [(7, 3), (8, 1), (9, 2)]
+
+
+def test_csv_has_flat_names(run: Run, spark: SparkSession, parquet: Path, tmp_path: Path) -> None:
+    run("--events", parquet, "--out", tmp_path / "m.csv")
+    matches = spark.read.csv(str(tmp_path / "m.csv"), header=True)
+    assert matches.columns == ["x_id", "x_note", "started_at"]
+    assert sorted(map(tuple, matches.collect())) == [("7", None, "3"), ("8", "x", "1"), ("9", None, "2")]
+
+
+def test_flat_names_that_clash(fails: Callable[..., str], parquet: Path, tmp_path: Path) -> None:
+    def clash(events: DataFrame) -> DataFrame:
+        return find(events).withColumn("X_id", F.lit(1))
+
+    assert fails("--events", parquet, "--out", tmp_path / "m.csv", find=clash) == (
+        "error: two columns would be named x_id in CSV: rename one with RETURN … AS, or write another format\n"
+    )
+
+
+def test_a_forced_output_format(run: Run, spark: SparkSession, parquet: Path, tmp_path: Path) -> None:
+    run("--events", parquet, "--out", tmp_path / "m.parquet", "--out-format", "json")
+    assert spark.read.json(str(tmp_path / "m.parquet")).count() == 3
+
+
+def test_output_that_exists_is_refused_before_any_work(
+    fails: Callable[..., str], run: Run, spark: SparkSession, parquet: Path, tmp_path: Path
+) -> None:
+    def never(events: DataFrame) -> DataFrame:
+        raise AssertionError
+
+    out = written(tmp_path / "m.parquet" / "precious", "data").parent
+    assert fails("--events", parquet, "--out", out, find=never) == (
+        f"error: {out} exists: add --overwrite to replace it, or choose another --out\n"
+    )
+    assert (out / "precious").read_text() == "data"
+    run("--events", parquet, "--out", out, "--overwrite")
+    assert not (out / "precious").exists()
+    assert spark.read.parquet(str(out)).count() == 3
+
+
+@pytest.mark.parametrize("out", ["events.parquet", "."])
+def test_overwriting_never_takes_the_events(fails: Callable[..., str], parquet: Path, out: str) -> None:
+    target = parquet.parent / out
+    assert fails("--events", parquet, "--out", target, "--overwrite") == (
+        f"error: --out {target} would replace the events in file:{parquet}: choose another --out\n"
+    )
+    assert parquet.exists()
+
+
+# ---- what is printed ----------------------------------------------------------------------------
+
+
+def test_the_earliest_matches_are_printed_and_all_are_counted(run: Run, parquet: Path) -> None:
+    out, err = run("--events", parquet, "--limit", "2")
+    assert out == "".join(FOUND.splitlines(keepends=True)[:4]) + "… 1 more\n"
+    assert "matches 3" in err
+
+
+def test_no_matches(run: Run, parquet: Path) -> None:
+    out, err = run("--events", parquet, find=lambda events: find(events).where("started_at > 9"))
+    assert out == "no matches\n"
+    assert err.startswith("events read 4 · relevant 3 · matches 0 · ")
+
+
+def test_one_pass_prints_and_counts(run: Run, spark: SparkSession, parquet: Path) -> None:
+    def executions() -> int:
+        return int(spark._jsparkSession.sharedState().statusStore().executionsCount())  # type: ignore[attr-defined]
+
+    before = executions()
+    run("--events", parquet)
+    assert executions() - before == 1
+
+
+def test_any_type_can_be_printed(run: Run, parquet: Path) -> None:
+    def typed(events: DataFrame) -> DataFrame:
+        return events.where("ts = 1").selectExpr(
+            "TIMESTAMP '2026-03-01 12:00:00.5' AS at",
+            "TIMESTAMP '2026-03-01 12:00:00' - TIMESTAMP '2026-02-28 10:30:00' AS took",
+            "map(1, 2) AS m",
+            "array(1, NULL) AS a",
+            "1.50BD AS price",
+            "named_struct('p', named_struct('q', true)) AS s",
+        )
+
+    assert run("--events", parquet, find=typed)[0] == (
+        "at                     took        m         a          price  s.p.q\n"
+        "─────────────────────  ──────────  ────────  ─────────  ─────  ─────\n"
+        "2026-03-01 12:00:00.5  1 01:30:00  {1 -> 2}  [1, null]   1.50  true\n"
+    )
+
+
+def test_a_table_keeps_every_value_on_its_line() -> None:
+    text = table(["id", "what\never"], [["1", "a\nb\x1b[31m"], ["23", None], ["4", "x" * 50]], [True, False])
+    assert text == (
+        "id  what\\never\n"
+        "──  ────────────────────────────────────────\n"
+        " 1  a\\nb\\x1b[31m\n"
+        "23  NULL\n"
+        f" 4  {'x' * 39}…\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0 s"), (59.94, "59.9 s"), (61.4, "1 min 1 s"), (7300, "2 h 1 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_summary_without_the_number_of_events_read() -> None:
+    assert summary(None, 1234, 5, 2) == "relevant 1,234 · matches 5 · 2.0 s"
+
+
+# ---- what Spark says ----------------------------------------------------------------------------
+
+
+def test_a_worker_that_fails(fails: Callable[..., str], parquet: Path) -> None:
+    def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise ValueError("no such luck")
+        yield
+
+    message = fails("--events", parquet, find=lambda events: find(events).mapInArrow(worker, "a int"))
+    assert message == "error: a Python worker of Spark failed: ValueError: no such luck\n"
+
+
+def test_executors_without_sase(fails: Callable[..., str], parquet: Path) -> None:
+    def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sase.no_such_module
+
+        yield from sase.no_such_module
+
+    assert fails("--events", parquet, find=lambda events: find(events).mapInArrow(worker, "a int")) == (
+        "error: the Python of Spark's executors has no module 'sase.no_such_module'\n"
+        "Install sase there, or compile the query with --standalone: such a job carries what it needs\n"
+    )
+
+
+def test_an_expression_that_fails(fails: Callable[..., str], parquet: Path) -> None:
+    assert fails("--events", parquet, find=lambda events: events.selectExpr("1 / (ts - ts)")).startswith(
+        "error: Division by zero."
+    )
+
+
+def test_a_query_that_spark_rejects(fails: Callable[..., str], parquet: Path) -> None:
+    assert fails("--events", parquet, find=lambda events: events.selectExpr("nothing")).startswith(
+        "error: A column, variable, or function parameter with name `nothing` cannot be resolved."
+    )
+
+
+def test_verbose_shows_the_trace(fails: Callable[..., str], tmp_path: Path) -> None:
+    message = fails("--events", tmp_path / "nowhere", "--verbose")
+    assert message.startswith("Traceback (most recent call last)")
+    assert message.endswith(f"error: there is no file and no table {tmp_path}/nowhere\n")
+
+
+def test_an_error_of_our_own_is_not_hidden(run: Run, parquet: Path) -> None:
+    def broken(events: DataFrame) -> DataFrame:
+        raise KeyError("a bug")
+
+    with pytest.raises(KeyError):
+        run("--events", parquet, find=broken)
+
+
+LOST_TASK = (
+    "An error occurred while calling o1.collectToPython.\n"
+    ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed 1 times, "
+    "most recent failure: Lost task 0.0 in stage 4.0 (TID 4) (host executor driver): {}\n"
+    "\tat org.apache.spark.A.b(A.scala:1)\n\n"
+    "Driver stacktrace:\n"
+    "\tat org.apache.spark.A.b(A.scala:1)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            LOST_TASK.format("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
+            + "Caused by: java.net.SocketException: Connection reset\n\t... 21 more",
+            "a Python worker of Spark died, most often for want of memory\n"
+            "Give the executors more (spark.executor.memoryOverhead), or use more partitions",
+        ),
+        (
+            LOST_TASK.format("java.io.IOException: Mkdirs failed to create file:/x"),
+            "Mkdirs failed to create file:/x",
+        ),
+        (
+            "An error occurred while calling o1.parquet.\n"
+            ": java.lang.RuntimeException: java.lang.ClassNotFoundException: Class S3AFileSystem not found\n"
+            "\tat org.apache.A.b(A.java:1)\n",
+            "java.lang.ClassNotFoundException: Class S3AFileSystem not found",
+        ),
+        (
+            "\n  An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+            '  File "a.py", line 1, in b\n    raise Odd\nsome.Odd\n',
+            "a Python worker of Spark failed: some.Odd",
+        ),
+    ],
+    ids=["worker died", "task failed", "class not found", "exception without a message"],
+)
+def test_the_useful_part_of_a_trace(said: str, message: str) -> None:
+    assert explain(Exception(said)) == message
+
+
+# ---- a process of its own -----------------------------------------------------------------------
+
+SCRIPT = """\
+from pyspark.sql import DataFrame, functions as F
+from sase.runtime.events import Source
+from sase.runtime.job import main
+
+SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
+
+def find_matches(events: DataFrame) -> DataFrame:
+    return events.select(F.struct("id", "note").alias("x"), F.col("ts").alias("started_at"))
+
+if __name__ == "__main__":
+    main(find_matches, SOURCE, name="quiet")
+"""
+
+
+def test_a_local_run_says_nothing_but_its_results(tmp_path: Path) -> None:
+    script, events = written(tmp_path / "job.py", SCRIPT), written(tmp_path / "events.csv", CSV)
+    done = subprocess.run([sys.executable, script, "--events", events], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, FOUND)
+    assert re.fullmatch(r"events read 4 · relevant 3 · matches 3 · .*\n", done.stderr)
