@@ -88,7 +88,7 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     united = reduce(
         lambda left, right: left.unionByName(right, allowMissingColumns=True),
         (
-            table.select(source.type, {column.name: column.kind(tables) for column in columns if column.is_in(table)})
+            table.select(source.type, {column: column.kind(tables) for column in columns if column.is_in(table)})
             for table in tables
         ),
     )
@@ -197,7 +197,7 @@ class _Table:
             return f'column "{type_column}" of {self.whose} is {kind.simpleString()}, and event types are strings'
         return None
 
-    def select(self, type_column: str, columns: Mapping[str, DataType | None]) -> DataFrame:
+    def select(self, type_column: str, columns: Mapping[_Column, DataType | None]) -> DataFrame:
         events, event_type = self.frame, F.lit(self.types[0])
         if self.shared:
             event_type = F.col(quoted(self.spelling(type_column) or type_column))
@@ -205,13 +205,19 @@ class _Table:
             # Events without a type come along to be counted.
             events = events.where(event_type.isin(*self.types) | event_type.isNull())
         selected = [event_type.cast("string").alias(type_column)]
-        for name, kind in columns.items():
-            column = F.col(quoted(self.spelling(name) or name))
-            selected.append((column if kind in (None, self.kind(name)) else column.cast(kind)).alias(name))
+        for column, kind in columns.items():
+            value = F.col(quoted(self.spelling(column.name) or column.name))
+            if kind not in (None, self.kind(column.name)):
+                value = value.cast(kind)
+            declaring = [name for name in self.types if name in column.declared]
+            if not column.required and len(declaring) < len(self.types):
+                # Whatever the table holds there: an event has the attributes that its type declares, and no others.
+                value = F.when(event_type.isin(*declaring), value)
+            selected.append(value.alias(column.name))
         return events.select(selected)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Column:
     """A column that the query reads, and the type that event types declare for it."""
 
@@ -257,7 +263,7 @@ class _Column:
 
 
 def _tables(events: Events, source: Source) -> list[_Table]:
-    """The tables to read; what no table of its own brings must come from the shared ones."""
+    """The tables to read, without those of event types that the query does not name."""
     given: list[tuple[str | None, DataFrame]]
     match events:
         case DataFrame():
@@ -266,15 +272,21 @@ def _tables(events: Events, source: Source) -> list[_Table]:
             given = list(events.items())
         case _:
             given = list(events)
-    own = {name for name, _ in given if name is not None}
-    rest = tuple(name for name in source.types if name not in own)
-    if rest and None not in {name for name, _ in given}:
-        raise SaseRunError("\n".join(_without_table(name, own) for name in rest))
+    shared = shared_types([name for name, _ in given], source)
     return [
-        _Table(frame, rest if name is None else (name,), shared=name is None)
+        _Table(frame, shared if name is None else (name,), shared=name is None)
         for name, frame in given
-        if name in source.types or (name is None and rest)
+        if name in source.types or (name is None and shared)
     ]
+
+
+def shared_types(given: Collection[str | None], source: Source) -> tuple[str, ...]:
+    """The event types that have no table of their own, and so must come from a table of several types."""
+    own = {name for name in given if name is not None}
+    rest = tuple(name for name in source.types if name not in own)
+    if rest and None not in given:
+        raise SaseRunError("\n".join(_without_table(name, own) for name in rest))
+    return rest
 
 
 def _without_table(name: str, tables: set[str]) -> str:

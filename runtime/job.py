@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 )
 
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import Source, Tally, check, expected, quoted
+from sase.runtime.events import Source, Tally, check, expected, quoted, shared_types
 from sase.runtime.report import summary, table
 from sase.runtime.session import session
 
@@ -127,7 +127,7 @@ def run_job(
         account, tally = InputAccount(spark), Tally()
         matches = find_matches(check(read_events(spark, inputs, source), source, tally))
         found = _write(matches, arguments) if arguments.out else _show(matches, arguments.limit)
-        counts, read = tally.counts(), _events_read(spark, inputs, account)
+        counts, read = tally.counts(), _events_read(spark, _needed(inputs, source), account)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
     if counts.ignored:
         print(f"ignored: {counts.ignored}", file=sys.stderr)
@@ -252,14 +252,17 @@ def _format_of(name: str) -> str | None:
 
 
 def read_events(spark: SparkSession, inputs: Sequence[Input], source: Source) -> list[tuple[str | None, DataFrame]]:
-    """The tables for `check`, without those of event types that the query does not name."""
-    own = {each.type for each in inputs}
-    shared = [name for name in source.types if name not in own]
+    """The tables for `check`."""
+    shared = shared_types([each.type for each in inputs], source)
     return [
         (each.type, _read(spark, each, source, shared if each.type is None else [each.type]))
-        for each in inputs
-        if each.type is None or each.type in source.types
+        for each in _needed(inputs, source)
     ]
+
+
+def _needed(inputs: Iterable[Input], source: Source) -> list[Input]:
+    """Without the tables of event types that the query does not name."""
+    return [each for each in inputs if each.type is None or each.type in source.types]
 
 
 def _read(spark: SparkSession, each: Input, source: Source, types: Collection[str]) -> DataFrame:

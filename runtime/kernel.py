@@ -80,7 +80,7 @@ class Query(NamedTuple):
     atoms: Ints  # [atom, 5]
     clauses: Ints  # clause c is the disjunction of atoms[clauses[c] : clauses[c + 1]]; those of WHERE come first
     checks: Ints  # the clauses of WHERE that are decided at depth d: checks[d] .. checks[d + 1]
-    numbers: Ints  # of clause c of WHERE in the pattern
+    numbers: Ints  # clause c of WHERE is the pattern's numbers[c]
     negated: Ints  # [component, 7]; its clauses CLAUSE .. CLAUSE_END are a conjunction
 
 
@@ -306,7 +306,7 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
             for s in range(last):
                 i = base[s]
                 while i < top[s] and instance[i] < row:
-                    if instance[i] >= group and not (prune and not _inside(time[instance[i]], now, within)):
+                    if instance[i] >= group and (not prune or _inside(time[instance[i]], now, within)):
                         break
                     i += 1
                 base[s] = i

@@ -51,8 +51,7 @@ def _start_local(name: str, verbose: bool) -> None:
             SparkContext._ensure_initialized(gateway=launch_gateway(conf, pipe))  # type: ignore[no-untyped-call]
         SparkContext(conf=conf)
     except PySparkRuntimeError as error:
-        said = "" if log is None else log.text()
-        raise SaseRunError(f"Spark did not start: {said or error}") from error
+        raise SaseRunError(f"Spark did not start: {(log and log.complaint()) or error}") from error
     finally:
         if log is not None:
             log.let_through()
@@ -101,5 +100,7 @@ class _StartupLog:
         self._passing = True
         os.close(self.pipe)  # the JVM has its own
 
-    def text(self) -> str:
-        return self._withheld.decode(errors="replace").strip()
+    def complaint(self) -> str:
+        """The first line of what was withheld that is not idle talk; the rest is usage or a trace."""
+        lines = self._withheld.decode(errors="replace").splitlines()
+        return next((line for line in lines if line and not line.startswith(("WARNING:", "Using ", "Setting "))), "")

@@ -81,13 +81,13 @@ def test_a_table_a_type_gives_the_same_answer(spark: SparkSession, case: Case) -
 
 
 def frame(spark: SparkSession, case: Case) -> DataFrame:
-    """The events as one table, in several partitions and in the order they come in."""
+    """The events as one table, in the order they come in."""
     assert case.catalog.types is not None
     columns = {"type": "string"}
     for declared in case.catalog.types.values():
         columns.update(declared)
     rows = [tuple(event[name] for name in columns) for event in case.events]
-    return spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in columns.items())).repartition(2)
+    return spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
 
 
 def compare(case: Case, answers: dict[str, DataFrame]) -> None:

@@ -67,6 +67,12 @@ def test_time_and_tie_breaker_are_read_though_no_type_declares_them(spark: Spark
     assert check(events, of).columns == ["type", "day", "seq", "id"]
 
 
+def test_names_that_differ_in_case_are_one_column(spark: SparkSession) -> None:
+    events = spark.sql("SELECT 'A' AS type, 1 AS ts, 2 AS x")
+    of = Source("TS", "Type", None, "integer", {"A": {"ts": "int", "X": "int"}, "B": {"x": "int", "type": "string"}})
+    assert check(events, of).columns == ["Type", "TS", "X"]
+
+
 def test_each_type_may_have_a_table_of_its_own(spark: SparkSession) -> None:
     shelf = spark.sql("SELECT 7L AS id, 1L AS ts")
     gate = spark.sql("SELECT 3L AS ts, 7L AS id, 'north' AS gate")

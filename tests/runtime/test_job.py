@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
-from sase.runtime.job import find_inputs, main, read_columns
+from sase.runtime.job import Files, _split, main, read_columns
 from sase.runtime.report import duration, summary, table
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
@@ -105,8 +104,8 @@ def test_parquet(run: Run, parquet: Path) -> None:
 @pytest.mark.parametrize("place", ["{}", "folder/{}", "folder/day=1/{}", "events.data/part-0.{}"])
 def test_text(run: Run, tmp_path: Path, place: str, name: str, text: str) -> None:
     """A file, a directory with one, or with partitions. The bad value is in an event that nobody asked for."""
-    written(tmp_path / place.format(name), text)
-    written(tmp_path / place.format(name).replace(name, "_SUCCESS"), "")
+    events = written(tmp_path / place.format(name), text)
+    written(events.parent / "_hidden.parquet", "")
     out, err = run("--events", tmp_path / place.format(name).split("/")[0])
     assert out == FOUND
     assert err.startswith("events read 4 · relevant 3 · matches 3 · ")
@@ -134,17 +133,33 @@ def test_a_table_a_type(run: Run, tmp_path: Path) -> None:
     """The equals sign of a path is not that of TYPE=PATH, and a type that the query does not name is not read."""
     a = written(tmp_path / "day=1" / "a.csv", "ts,id\n3,7\n2,9\n")
     b = written(tmp_path / "B=b" / "b.jsonl", '{"ts": 1, "id": 8, "note": "x"}\n')
-    other = written(tmp_path / "other.csv", "not,read\n1,2\n")
+    other = written(tmp_path / "other.parquet", "not a Parquet file")
     out, err = run("--events", f"A={a}", "--events", f"B={b}", "--events", f"OTHER={other}")
     assert out == FOUND
     assert "relevant 3" in err
 
 
-def test_a_relative_path_with_an_equals_sign(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's working directory is where the tests run, so the path climbs; `types` knows of no such type."""
-    written(tmp_path / "day=3" / "events.csv", CSV)
-    [found] = find_inputs(spark, [os.path.relpath(tmp_path / "day=3")], ["A"])
-    assert (found.type, found.format) == (None, "csv")
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("A=x.csv", ("A", "x.csv")),
+        ("A=day=3", ("A", "day=3")),
+        ("A=1=x.csv", ("A=1", "x.csv")),  # the longest type
+        ("day=3", (None, "day=3")),  # exists
+        ("/data/day=4", (None, "/data/day=4")),
+        ("C=x.csv", ("C", "x.csv")),  # a type, but not one of the query
+        ("x.csv", (None, "x.csv")),
+    ],
+)
+def test_types_and_what_exists_tell_a_type_from_a_path(spec: str, found: tuple[str | None, str]) -> None:
+    class SomeFiles(Files):
+        def __init__(self) -> None:
+            pass
+
+        def matching(self, pattern: str) -> list[object]:
+            return ["a file"] if pattern == "day=3" else []
+
+    assert _split(SomeFiles(), spec, ["A", "B", "A=1"]) == found
 
 
 def test_column_names_in_any_case(run: Run, tmp_path: Path) -> None:
@@ -220,7 +235,10 @@ def test_delta_without_its_package(fails: Callable[..., str], tmp_path: Path) ->
     """A Delta table is never read as the Parquet files that it is made of."""
     written(tmp_path / "events.parquet" / "_delta_log" / "0.json", "{}")
     written(tmp_path / "events.parquet" / "part-0.parquet", "")
-    assert fails("--events", tmp_path / "events.parquet").startswith("error: Failed to find the data source: delta.")
+    message = fails("--events", tmp_path / "events.parquet")
+    assert message.startswith("error: Failed to find the data source: delta.")
+    assert message.endswith("\nAdd its package to the session, as with spark-submit --packages\n")
+    assert "SQLSTATE" not in message
 
 
 def test_a_value_of_csv_that_does_not_fit(fails: Callable[..., str], tmp_path: Path) -> None:
@@ -261,6 +279,14 @@ def test_a_missing_column(fails: Callable[..., str], tmp_path: Path) -> None:
     assert fails("--events", csv) == 'error: the events have no column "note": did you mean "notes"?\n'
     lines = written(tmp_path / "e.json", JSON.replace('"ts"', '"tss"'))
     assert fails("--events", lines) == 'error: the events have no column "ts": did you mean "tss"?\n'
+
+
+def test_a_misspelled_type(fails: Callable[..., str], tmp_path: Path) -> None:
+    csv = written(tmp_path / "e.csv", CSV)
+    source = Source("ts", "type", None, "integer", {"SHELF": {}, "EXIT": {}})
+    assert fails("--events", f"SHELFF={csv}", "--events", f"EXIT={csv}", source=source) == (
+        "error: no table has the SHELF events: did you mean SHELF by SHELFF?\n"
+    )
 
 
 def test_json_may_leave_nulls_out_but_a_misspelling_is_pointed_out(
