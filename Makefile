@@ -5,7 +5,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python;
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 BIN := .venv/bin
 WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
-DEMO := examples/shoplifting.sase --catalog examples/retail.toml
+DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint types pytest golden demo clean
@@ -33,7 +33,7 @@ golden: setup  ## write the golden files anew; review the diff
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden
 
 demo: setup  ## find the shoplifters: query, plan and matches
-	@cat examples/shoplifting.sase
+	@cat examples/shoplifters.sase
 	@echo
 	@$(BIN)/sase explain $(DEMO)
 	@echo

@@ -346,6 +346,11 @@ class _Binder:
                 else did_you_mean(node.table, (variable.name for variable in self.variables), "the pattern has"),
             )
             return None
+        namesake = next((known for known in self.variables if known.name.lower() == name.lower()), None)
+        if namesake is not None and not any(name.lower() in known.attributes for known in self.variables):
+            attribute = next(iter(namesake.attributes.values())).name
+            self.error(f"{name} is a variable, and a value is needed here", span, f"write {name}.{attribute}, for one")
+            return None
         if len(self.variables) == 1:
             return self.variables[0]
         declaring = [variable for variable in self.variables if name.lower() in variable.attributes]
@@ -376,7 +381,8 @@ class _Binder:
             self.error(
                 f"the parameter {name} has no value",
                 span,
-                did_you_mean(name, self.catalog.parameters, "given are") or f"give it one: --param {name}=…",
+                did_you_mean(name, self.catalog.parameters, "given are")
+                or f"give it one: --param {name}=…, or [parameters] in the catalog",
             )
             return at(exp.Null(), span)
         literal = _literal(self.catalog.parameters[name])

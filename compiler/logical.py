@@ -66,6 +66,11 @@ class Plan:
     partitions: int | None = None
     """Number of shuffle partitions; None lets Spark choose by size."""
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether the window restricts anything: one positive event alone always fits into it."""
+        return self.query.within is not None and len(self.query.variables) > 1
+
     def with_scan(self, **changes: object) -> Plan:
         return replace(self, scan=replace(self.scan, **changes))  # type: ignore[arg-type]
 

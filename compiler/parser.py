@@ -187,10 +187,12 @@ class _Builder:
         composite: Name | None = None
         if len(arguments) == 1 and len(arguments[0].children) == 1:
             only = arguments[0].children[0]
-            # A lone call is a composite event, `RETURN Alert(x.id)`: the value of a function would need a name.
+            # A lone call is a composite event, `RETURN Alert(x.id)`, unless it is that of a function we know.
             if isinstance(only, Tree) and only.data == "call":
-                composite = self.name(_trees(only)[0])
-                arguments = _trees(only)[1:]
+                called = self.name(_trees(only)[0])
+                if called.text.upper() not in exp.FUNCTION_BY_NAME:
+                    composite = called
+                    arguments = _trees(only)[1:]
         return Return(tuple(self.return_item(argument) for argument in arguments), composite, _span(tree))
 
     def return_item(self, tree: Node) -> ReturnItem:
@@ -399,7 +401,8 @@ _INTERVAL_UNITS = ((DAY, "DAY"), (HOUR, "HOUR"), (MINUTE, "MINUTE"), (SECOND, "S
 
 def unknown_unit(unit: Name) -> tuple[str, Span, str]:
     if unit.text.lower() in CALENDAR_UNITS:
-        return f"{unit.text} have no fixed length", unit.span, "write the number of days or weeks"
+        one = unit.text.lower().removesuffix("s")
+        return f"a {one} has no fixed length", unit.span, "write the number of days or weeks"
     return f"{unit.text} is not a unit of time", unit.span, did_you_mean(unit.text, NAMES, "units are")
 
 

@@ -133,7 +133,18 @@ def _connect(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
 
 # ---- types --------------------------------------------------------------------------------------
 
-_FORBIDDEN_FUNCTIONS = {"reflect", "java_method", "try_reflect"}
+_FORBIDDEN_FUNCTIONS = {
+    **dict.fromkeys(("reflect", "java_method", "try_reflect"), "it runs Java code"),
+    **dict.fromkeys(
+        "rand randn random randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id "
+        "input_file_name input_file_block_start input_file_block_length".split(),
+        "its value depends on more than the event, so the answer would depend on the plan",
+    ),
+    **dict.fromkeys(
+        ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"),
+        "it looks at other rows; a pattern names the events it speaks of",
+    ),
+}
 
 
 def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
@@ -351,8 +362,10 @@ def _case(node: exp.Case, found: list[Diagnostic]) -> exp.DataType:
 def _function(node: exp.Anonymous, found: list[Diagnostic]) -> exp.DataType:
     kinds = [infer(argument, found) for argument in node.expressions]
     span = node.meta.get("name_span") or span_of(node)
-    if node.name.lower() in _FORBIDDEN_FUNCTIONS:
-        found.append(Diagnostic(f"{node.name} is not allowed: it runs Java code", span, "use a SQL function"))
+    if reason := _FORBIDDEN_FUNCTIONS.get(node.name.lower()):
+        found.append(
+            Diagnostic(f"{node.name} is not allowed: {reason}", span, "use a function of the event's attributes")
+        )
         return UNKNOWN
     # Typed as sqlglot's own node, over arguments of known types; printed as the user wrote it.
     arguments = [exp.cast(exp.Null(), kind.copy()) for kind in kinds]

@@ -126,11 +126,14 @@ def _parameter(text: str) -> tuple[str, object]:
 
 def _query(arguments: argparse.Namespace) -> Query:
     from sase.api import compile, with_schema
+    from sase.compiler.parser import parse
     from sase.compiler.rules import NAMES
 
     text, filename = _read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase"
     catalog = _catalog(arguments)
     if catalog.types is None:
+        if not arguments.events and (stream := parse(text, filename).stream):
+            arguments.events = [stream]
         if not arguments.events:
             raise OptionError(
                 "no event types are known: add --catalog FILE, or --events to read the schema from the data"

@@ -7,4 +7,4 @@ from sase.compiler.logical import Plan
 
 def window_in_construction(plan: Plan) -> Plan:
     """Stops going back in a stack at the first event outside the window, so that WD has nothing left to do."""
-    return replace(plan.with_construction(window=plan.query.within is not None), window=False)
+    return replace(plan.with_construction(window=plan.has_interval), window=False)

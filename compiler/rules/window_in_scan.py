@@ -8,4 +8,4 @@ def window_in_scan(plan: Plan) -> Plan:
 
     The window is still checked on sequences: an event may be in the window of a stack's top and outside its own.
     """
-    return plan.with_scan(window=plan.query.within is not None)
+    return plan.with_scan(window=plan.has_interval)
