@@ -136,8 +136,10 @@ def _connect(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
 _FORBIDDEN_FUNCTIONS = {
     **dict.fromkeys(("reflect", "java_method", "try_reflect"), "it runs Java code"),
     **dict.fromkeys(
-        "rand randn random randstr uniform uuid shuffle monotonically_increasing_id spark_partition_id "
-        "input_file_name input_file_block_start input_file_block_length".split(),
+        (
+            *("rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id"),
+            *("spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"),
+        ),
         "its value depends on more than the event, so the answer would depend on the plan",
     ),
     **dict.fromkeys(

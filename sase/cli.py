@@ -132,15 +132,17 @@ def _query(arguments: argparse.Namespace) -> Query:
     text, filename = _read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase"
     catalog = _catalog(arguments)
     if catalog.types is None:
-        if not arguments.events and (stream := parse(text, filename).stream):
-            arguments.events = [stream]
+        parsed = parse(text, filename)
+        if not arguments.events and parsed.stream:
+            arguments.events = [parsed.stream]
         if not arguments.events:
             raise OptionError(
                 "no event types are known: add --catalog FILE, or --events to read the schema from the data"
             )
         from sase.runtime.job import read_columns
 
-        catalog = with_schema(catalog, text, read_columns(arguments), filename)
+        types = {name.text for component in parsed.components for name in component.types}
+        catalog = with_schema(catalog, text, read_columns(arguments, types), filename)
     return compile(
         text,
         catalog,
