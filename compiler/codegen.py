@@ -183,7 +183,7 @@ def _selected(plan: PhysicalPlan) -> list[str]:
     kernel = plan.kernel
     if kernel is None:
         return []
-    wanted = {column for columns in plan.emit.values() for column in columns} | set(kernel.keys)
+    wanted = {column for columns in plan.emit.values() for column in columns} | {*kernel.keys, *kernel.cross}
     wanted |= {plan.query.order} if plan.query.order else set()
     for clause in (*kernel.where, *(clause for state in kernel.negated for clause in state.where)):
         for atom in clause:
@@ -212,6 +212,8 @@ def _pattern(kernel: Kernel, window: bool) -> list[str]:
         lines.append("),")
     if kernel.where:
         lines += ["where=(", *_clauses(kernel.where, 4), "),"]
+    if not kernel.stacks:
+        lines.append("stacks=False,")
     if window:
         lines.append("within=WINDOW,")
         lines += [
@@ -260,10 +262,12 @@ def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
 def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, str]:
     by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
     order = [plan.query.order] if plan.query.order else []
-    names = ", ".join(literal(column_sql(name)) for name in by)
+    shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
+    names = ", ".join(literal(column_sql(name)) for name in shuffled)
     count = [str(plan.partitions)] if plan.partitions else []
     return {
         "by": literal(by),
+        "cross": literal(list(kernel.cross)) if kernel.cross else None,
         "repartition": f"repartition({', '.join([*count, names])})" if by else "coalesce(1)",
         "sort": ", ".join(literal(column_sql(name)) for name in (*by, plan.own("time"), *order)),
     }
@@ -340,7 +344,6 @@ def _steps(plan: PhysicalPlan) -> list[str]:
     if plan.kernel and plan.kernel.slice:
         lines.append("relevant = time_slices(relevant)")
     lines.append("matches = sequences(relevant)")
-    if plan.selection or plan.window:
-        lines.append("matches = select(matches)")
-    lines += [f"matches = {join.function}(matches, events)" for join in plan.anti_joins]
-    return lines
+    selection = ["matches = select(matches)"] if plan.selection or plan.window else []
+    negation = [f"matches = {join.function}(matches, events)" for join in plan.anti_joins]
+    return [*lines, *(negation + selection if plan.negation_first else selection + negation)]

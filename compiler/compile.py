@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sase.compiler import rules
 from sase.compiler.binder import bind
@@ -17,8 +17,7 @@ from sase.compiler.logical import Plan, basic_plan
 from sase.compiler.parser import parse, parse_duration
 from sase.compiler.physical import PhysicalPlan, physical_plan
 from sase.compiler.rules.negation_in_stacks import move_into_stacks, why_not_in_stacks
-
-NEGATIONS = ("auto", "stack", "anti-join")
+from sase.compiler.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -26,18 +25,11 @@ class Options:
     """How, never what: the answer is the same whatever they say."""
 
     disable: frozenset[str] = frozenset()
-    negation: str = "auto"
-    slice: int | str = "auto"
-    """`auto`, `off`, or the length of a time slice: `8 days`, or a number for an integer time column."""
-    partitions: int | None = None
+    strategy: Strategy = field(default_factory=Strategy)
 
     def __post_init__(self) -> None:
         for name in sorted(self.disable - set(rules.NAMES)):
             raise OptionError(f"there is no rule {name!r}: {did_you_mean(name, rules.NAMES, 'the rules are')}")
-        if self.negation not in NEGATIONS:
-            raise OptionError(f"negation is one of {', '.join(NEGATIONS)}, not {self.negation!r}")
-        if self.partitions is not None and self.partitions < 1:
-            raise OptionError("the number of partitions is at least 1")
 
 
 @dataclass(frozen=True)
@@ -62,7 +54,7 @@ def compile_query(
 ) -> Compiled:
     options = options or Options()
     query = bind(parse(text, filename), catalog)
-    plan = _forced(rules.optimise(basic_plan(query, options.partitions), _switched_off(options)), options)
+    plan = _forced(rules.optimise(basic_plan(query, options.strategy), _switched_off(options)))
     physical = physical_plan(plan)
     return Compiled(query, plan, physical, generate(physical, version, standalone))
 
@@ -74,24 +66,29 @@ def check_query(text: str, catalog: Catalog, filename: str) -> None:
 
 def _switched_off(options: Options) -> frozenset[str]:
     off: Iterable[str] = options.disable
-    if options.negation == "anti-join":
+    if options.strategy.negation == "anti-join":
         off = {*off, "negation_in_stacks"}
-    if options.slice != "auto":
+    if options.strategy.slice != "auto":
         off = {*off, "slice_by_time"}
     return frozenset(off)
 
 
-def _forced(plan: Plan, options: Options) -> Plan:
-    if options.negation == "stack":
+def _forced(plan: Plan) -> Plan:
+    strategy = plan.strategy
+    if strategy.negation == "stack":
         for negation in plan.negations:
             if reason := why_not_in_stacks(negation, plan):
                 raise OptionError(f"negation=stack is not possible for {negation.variable}: {reason}")
         if plan.negations:
             plan = move_into_stacks(plan)
-    if options.slice not in ("auto", "off"):
+    if strategy.slice not in ("auto", "off"):
         if plan.query.within is None or not (plan.scan.window and plan.construction.window):
             raise OptionError("time slices need WITHIN, and the rules window_in_scan and window_in_construction")
-        plan = plan.with_scan(slice=_slice_length(options.slice, plan.query.time_kind))
+        plan = plan.with_scan(slice=_slice_length(strategy.slice, plan.query.time_kind))
+    if strategy.parallel in ("time", "both") and plan.scan.slice is None:
+        raise OptionError(f"parallel={strategy.parallel} needs time slices, and this plan has none")
+    if strategy.parallel in ("key", "both") and not plan.scan.partition:
+        raise OptionError(f"parallel={strategy.parallel} needs a partition key, and this plan has none")
     return plan
 
 

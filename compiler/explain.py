@@ -19,11 +19,15 @@ def explain(plan: Plan, physical: PhysicalPlan) -> str:
 
 def logical_lines(plan: Plan) -> list[str]:
     """One operator after the other, in the order in which results leave: transformation first, scan last."""
-    operators: list[tuple[str, list[str]]] = [
-        ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
-        *(("Negation", _negation(plan, negation, "anti-join")) for negation in reversed(plan.negations)),
+    negations = [("Negation", _negation(plan, negation, "anti-join")) for negation in reversed(plan.negations)]
+    selection = [
         ("Selection", _conditions(plan.selection.predicates, plan.selection.equivalences)),
         ("Window", [_window(plan)] if plan.window else []),
+    ]
+    operators: list[tuple[str, list[str]]] = [
+        ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
+        *(selection if plan.negation_first else negations),
+        *(negations if plan.negation_first else selection),
         ("Sequence construction", list(_construction(plan))),
         ("Sequence scan", list(_scan(plan))),
     ]
@@ -65,6 +69,8 @@ def _negation(plan: Plan, negation: Negation, how: str) -> list[str]:
 def _construction(plan: Plan) -> Iterator[str]:
     construction = plan.construction
     yield " → ".join(variable.name for variable in plan.query.positive)
+    if construction.basic:
+        yield "without stacks"
     yield from _conditions(construction.predicates, construction.equivalences)
     if construction.window:
         yield _window(plan)
@@ -77,6 +83,8 @@ def _scan(plan: Plan) -> Iterator[str]:
         yield _state(variable, plan)
     if plan.scan.partition:
         yield f"stacks partitioned by {', '.join(map(str, plan.scan.partition))}"
+    if plan.scan.cross:
+        yield f"transitions filtered by {', '.join(map(str, plan.scan.cross))}"
     if plan.scan.window:
         yield f"stacks pruned {_window(plan)}"
     if plan.scan.slice:
@@ -112,12 +120,12 @@ def _steps(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
         yield "take", "each event as a match"
     else:
         yield from _kernel_steps(plan, kernel)
+    selection = [("filter", condition) for condition in plan.selection]
     if plan.window:
-        yield "filter", f"{query.positive[-1].name}.{query.time} - {query.positive[0].name}.{query.time} < window"
-    for condition in plan.selection:
-        yield "filter", condition
-    for join in plan.anti_joins:
-        yield "anti-join", _anti_join(plan, join)
+        first, last = query.positive[0].name, query.positive[-1].name
+        selection.insert(0, ("filter", f"{last}.{query.time} - {first}.{query.time} < window"))
+    joins = [("anti-join", _anti_join(plan, join)) for join in plan.anti_joins]
+    yield from joins + selection if plan.negation_first else selection + joins
     yield (
         "result",
         ", ".join(name for _, name in plan.output) if plan.output else "one struct a variable, started_at, detected_at",
@@ -131,7 +139,8 @@ def _kernel_steps(plan: PhysicalPlan, kernel: Kernel) -> Iterator[tuple[str, str
         yield "copy", f"to time slices of {_length(kernel.slice, plan.query.time_kind)}"
     by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
     count = f" into {plan.partitions} partitions" if plan.partitions else ""
-    yield "shuffle", (f"by {', '.join(by)}{count}" if by else "everything to one partition")
+    shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
+    yield "shuffle", (f"by {', '.join(shuffled)}{count}" if shuffled else "everything to one partition")
     yield "sort", "by " + ", ".join([*by, plan.own("time"), *([plan.query.order] if plan.query.order else [])])
     checks = "".join(f", {_clause(clause)}" for clause in kernel.where)
     yield "kernel", f"{' → '.join(kernel.positive)}{checks}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sase.compiler.bound import BoundQuery, EquivalenceTest, Predicate
+from sase.compiler.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class SequenceScan:
     simple: Mapping[str, tuple[Predicate, ...]]
     """Simple predicates that an event must meet to enter, by variable."""
     partition: tuple[EquivalenceTest, ...] = ()
+    cross: tuple[EquivalenceTest, ...] = ()
+    """Multi-PAIS: tests that an event must meet with some instance of the previous stack to be pushed at all."""
     window: bool = False
     slice: int | None = None
     """Length of a time slice in ticks; None when the stream is not cut by time."""
@@ -37,6 +40,8 @@ class Negation:
 class SequenceConstruction:
     """SC←. What is checked while a sequence is being built, so that no dead end is finished."""
 
+    basic: bool = False
+    """The paper's baseline: every event of the window is looked at, with no stacks to jump along."""
     predicates: tuple[Predicate, ...] = ()
     equivalences: tuple[EquivalenceTest, ...] = ()
     window: bool = False
@@ -61,10 +66,11 @@ class Plan:
     """WD: whether whole sequences are still checked against WITHIN."""
     negations: tuple[Negation, ...]
     """NG: negated components that are looked for after the sequences are built, by anti-join."""
+    strategy: Strategy
+    negation_first: bool = False
+    """NG before σ: fewer matches reach the selection, more reach the anti-join."""
     pruned: bool = False
     """TF: whether only the columns that something reads are carried."""
-    partitions: int | None = None
-    """Number of shuffle partitions; None lets Spark choose by size."""
 
     @property
     def has_interval(self) -> bool:
@@ -81,12 +87,13 @@ class Plan:
         return replace(self, selection=replace(self.selection, **changes))  # type: ignore[arg-type]
 
 
-def basic_plan(query: BoundQuery, partitions: int | None = None) -> Plan:
+def basic_plan(query: BoundQuery, strategy: Strategy | None = None) -> Plan:
     """The paper's section 3.1: nothing pushed down."""
+    strategy = strategy or Strategy()
     return Plan(
         query=query,
         scan=SequenceScan(simple={}),
-        construction=SequenceConstruction(),
+        construction=SequenceConstruction(basic=strategy.construction == "basic"),
         selection=Selection(
             predicates=tuple(part for part in query.predicates if part.negated is None),
             equivalences=tuple(test for test in query.equivalences if len(test.positive) > 1),
@@ -100,5 +107,6 @@ def basic_plan(query: BoundQuery, partitions: int | None = None) -> Plan:
             )
             for variable in query.negated
         ),
-        partitions=partitions,
+        strategy=strategy,
+        negation_first=strategy.negation_place == "before",
     )

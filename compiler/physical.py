@@ -69,8 +69,13 @@ class Kernel:
     window_in_scan: bool
     window_in_construction: bool
     keys: tuple[str, ...]
+    cross: tuple[str, ...]
+    """Multi-PAIS: columns on which an event must agree with an instance of the previous stack to be pushed."""
+    stacks: bool
     computed: tuple[Computed, ...]
     slice: int | None
+    by_time_only: bool
+    """The shuffle goes by time slices alone; keys then only order the events of a slice."""
     looks_ahead: bool
     """A trailing negation in the stacks: its events are needed by slices before their own."""
 
@@ -106,6 +111,7 @@ class PhysicalPlan:
     """RETURN's columns as (SQL, name); None for one struct a variable."""
     prefix: str
     """Starts the name of every column that is ours; no column of the user starts with it."""
+    negation_first: bool
     partitions: int | None
 
     def own(self, name: str) -> str:
@@ -149,7 +155,8 @@ class _Planner:
             anti_joins=anti_joins,
             output=output,
             prefix=self.prefix,
-            partitions=self.plan.partitions,
+            negation_first=self.plan.negation_first,
+            partitions=self.plan.strategy.partitions,
         )
 
     # ---- the kernel -----------------------------------------------------------------------------
@@ -163,7 +170,9 @@ class _Planner:
         negated = tuple(self.negated_state(negation) for negation in construction.negations)
         for clause in where + [clause for state in negated for clause in state.where]:
             self.require_values(clause)
-        keys = tuple(self.key(test, index) for index, test in enumerate(self.plan.scan.partition))
+        tests = self.plan.scan.partition + self.plan.scan.cross
+        columns = tuple(self.key(test, index) for index, test in enumerate(tests))
+        keys, cross = columns[: len(self.plan.scan.partition)], columns[len(self.plan.scan.partition) :]
         return Kernel(
             positive=tuple(variable.name for variable in self.query.positive),
             negated=negated,
@@ -171,8 +180,11 @@ class _Planner:
             window_in_scan=self.plan.scan.window,
             window_in_construction=construction.window,
             keys=keys,
+            cross=cross,
+            stacks=not construction.basic,
             computed=tuple(self.computed.values()),
             slice=self.plan.scan.slice,
+            by_time_only=self.plan.strategy.parallel == "time",
             looks_ahead=any(state.before is None for state in negated),
         )
 

@@ -122,6 +122,7 @@ def _tables(pattern: Pattern, columns: Sequence[str]) -> Query:
     return Query(
         positives=len(pattern.positive),
         within=pattern.within or 0,
+        basic=int(not pattern.stacks),
         prune=int(prune),
         cut=int(windowed and pattern.window_in_construction and not prune),
         atoms=np.array([row(atom) for atom in chain.from_iterable(clauses)], np.int64).reshape(-1, 5),
@@ -289,6 +290,15 @@ def _common_type(kind: str, types: Sequence[pa.DataType]) -> pa.DataType:
             return pa.decimal256(max(type_.precision - type_.scale for type_ in types) + scale, scale)
         case _:
             return pa.int64()
+
+
+def agreement(columns: Iterable[pa.ChunkedArray], groups: Ints) -> Ints:
+    """Numbers from 0 that two rows share exactly when they are of one group and agree on all columns."""
+    number = np.repeat(np.arange(len(groups) - 1), np.diff(groups))
+    for column in columns:
+        values = column.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        _, number = np.unique(number * (len(values) + 1) + values + 1, return_inverse=True)
+    return number.astype(np.int64)
 
 
 def changes(column: pa.ChunkedArray) -> NDArray[np.bool]:

@@ -20,6 +20,13 @@ Stack s lies in `instance[offset[s] : top[s]]` and holds row numbers in rising o
                         if there is one. `scan` and `construct` each move it along from offset[s].
     tie_position[s]     the position of the last push, and
     tie_top[s]          `top` before the first push at that position: simultaneous events do not see each other
+Without stacks (the paper's Basic), every event lies on every stack but the last, and construction looks at its bits.
+
+Multi-PAIS: events of a group that agree on the other equivalence attributes have the same number in `cross`.
+    recent[4 * (s * numbers + cross)] ..
+                        position and time of the last push on stack s of an event with this number, then those of the
+                        last one at an earlier position; -1 if there is none. An event that would find no partner on
+                        the previous stack is not pushed.
 
 Construction binds variables backwards, the last state's first. `chosen[v]` is the row bound to variable v, valid for
 depth <= v < positives (and, while a negated event is on trial, for its own variable).
@@ -75,6 +82,7 @@ class Query(NamedTuple):
 
     positives: int
     within: int  # 0: no window
+    basic: int  # no stacks: every event of the window is a candidate for every state
     prune: int  # windows in the scan: stacks forget what the window has left
     cut: int  # windows in the construction; 0 where `prune` already does as much
     atoms: Ints  # [atom, 5]
@@ -92,6 +100,7 @@ class Events(NamedTuple):
     states: Ints  # bit v: may fill variable v
     groups: Ints  # group g is rows groups[g] .. groups[g + 1]
     terms: Ints  # [term, row]
+    cross: Ints  # Multi-PAIS: the number of each row's other equivalence attributes; empty without it
     fresh: int  # sequences that end before this row have been reported with an earlier chunk
     stop: int  # sequences that end at this row or later are left to a later chunk
 
@@ -106,6 +115,7 @@ class Stacks(NamedTuple):
     tie_top: Ints
     instance: Ints
     rip: Ints
+    recent: Ints
     cursor: Ints
     low: Ints
     at: Ints
@@ -229,17 +239,20 @@ def _killer(
 
 def scan(query: Query, events: Events, stacks: Stacks) -> None:
     """Push every event on the stacks of the states that it may fill and that the previous state leads to."""
-    positives, within, prune = query.positives, query.within, query.prune
+    positives, within, prune, basic = query.positives, query.within, query.prune, query.basic
     position, time, states, groups = events.position, events.time, events.states, events.groups
+    cross, recent = events.cross, stacks.recent
     top, base, tie_position, tie_top = stacks.top, stacks.base, stacks.tie_position, stacks.tie_top
     instance, rip, counters = stacks.instance, stacks.rip, stacks.counters
     last = positives - 1
     mask = (1 << positives) - 1
+    everywhere = (1 << last) - 1 if basic else 0
+    numbers = len(recent) // (4 * positives)
     for g in range(len(groups) - 1):
         for s in range(positives):
             base[s] = top[s]
         for row in range(groups[g], min(groups[g + 1], events.stop)):
-            bits = states[row] & mask
+            bits = states[row] & mask | everywhere
             here, now = position[row], time[row]
             s = -1
             while bits:
@@ -257,6 +270,17 @@ def scan(query: Query, events: Events, stacks: Stacks) -> None:
                     base[s - 1] = i
                     if i == end:
                         continue
+                if numbers and (states[row] >> s) & 1:
+                    if s > 0:
+                        slot = 4 * ((s - 1) * numbers + cross[row])
+                        if recent[slot] == here:
+                            slot += 2
+                        if recent[slot] < 0 or (prune and not _inside(recent[slot + 1], now, within)):
+                            continue
+                    slot = 4 * (s * numbers + cross[row])
+                    if recent[slot] != here:
+                        recent[slot + 2], recent[slot + 3] = recent[slot], recent[slot + 1]
+                        recent[slot], recent[slot + 1] = here, now
                 i = top[s]
                 if tie_position[s] != here:
                     tie_position[s] = here
@@ -272,6 +296,7 @@ def scan(query: Query, events: Events, stacks: Stacks) -> None:
 def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
     """Write the next sequences to `out` as row numbers and return how many; fewer than fit means there are no more."""
     positives, within, prune, cut = query.positives, query.within, query.prune, query.cut
+    basic, states = query.basic, events.states
     atoms, clauses, negated = query.atoms, query.clauses, query.negated
     checks, numbers = query.checks, query.numbers
     position, time, groups, terms = events.position, events.time, events.groups, events.terms
@@ -292,6 +317,8 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
                 continue
             at[depth] = candidate - 1
             chosen[depth] = instance[candidate]
+            if basic and not (states[chosen[depth]] >> depth) & 1:
+                continue
         else:
             candidate = cursor[NEXT]
             if candidate == top[last]:
@@ -396,8 +423,8 @@ def _compiled() -> tuple[Any, Any] | None:
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table = (types.Array(integer, dimensions, "C") for dimensions in (1, 2))
-    query = named([integer] * 4 + [given_table, given, given, given, given_table], Query)
-    events = named([given] * 4 + [given_table, integer, integer], Events)
+    query = named([integer] * 5 + [given_table, given, given, given, given_table], Query)
+    events = named([given] * 4 + [given_table, given, integer, integer], Events)
     stacks = named([kept] * len(Stacks._fields), Stacks)
 
     def compiled(function: Any, signature: Any) -> Any:
@@ -428,7 +455,11 @@ def new_stacks(query: Query, events: Events, counters: Ints) -> Stacks:
         return np.zeros(size, np.int64)
 
     positives, components = query.positives, len(query.negated)
-    offset = np.cumsum([0, *(np.count_nonzero(events.states & (1 << s)) for s in range(positives))])
+    sizes = [np.count_nonzero(events.states & (1 << s)) for s in range(positives)]
+    if query.basic:
+        sizes[:-1] = [len(events.states)] * (positives - 1)
+    offset = np.cumsum([0, *sizes])
+    numbers = int(events.cross.max()) + 1 if len(events.cross) else 0
     negative = [np.flatnonzero(events.states & (1 << positives + k)) for k in range(components)]
     limit = np.cumsum([0, *map(len, negative)])
     cursor = zeros(3)
@@ -441,6 +472,7 @@ def new_stacks(query: Query, events: Events, counters: Ints) -> Stacks:
         tie_top=zeros(positives),
         instance=np.empty(offset[-1], np.int64),
         rip=np.empty(offset[-1], np.int64),
+        recent=np.full(4 * positives * numbers, -1),
         cursor=cursor,
         low=zeros(positives),
         at=zeros(positives),

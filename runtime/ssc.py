@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from sase import __version__
-from sase.runtime.encode import changes, encode_pattern, encode_terms
+from sase.runtime.encode import agreement, changes, encode_pattern, encode_terms
 from sase.runtime.kernel import Counters, Events, Ints, sequences
 from sase.runtime.pattern import Pattern
 
@@ -46,6 +46,7 @@ class Task:
     order: str | None
     states: str
     emit: tuple[tuple[str, tuple[str, ...]], ...]
+    cross: tuple[str, ...]
     batch_rows: int
     chunk_rows: int
     jit: bool
@@ -55,7 +56,7 @@ class Task:
         """What the worker reads besides the terms of predicates."""
         order = () if self.order is None else (self.order,)
         emitted = chain.from_iterable(columns for _, columns in self.emit)
-        return tuple(dict.fromkeys((*self.by, self.time, *order, self.states, *emitted)))
+        return tuple(dict.fromkeys((*self.by, *self.cross, self.time, *order, self.states, *emitted)))
 
 
 def scan_and_construct(
@@ -66,6 +67,7 @@ def scan_and_construct(
     order: str | None,
     states: str,
     emit: Mapping[str, Sequence[str]],
+    cross: Sequence[str] = (),
     batch_rows: int = 65_536,
     chunk_rows: int = 262_144,
     counted: Callable[[list[int]], None] | None = None,
@@ -75,7 +77,9 @@ def scan_and_construct(
     `time` is an int64 column in the units of `pattern.within`, `states` the state bits of each event. Events with equal
     `by` columns form a group, and a match stays in its group. It has a struct column for each variable of `emit`,
     made of the columns listed there (see `match_schema`). The window is enforced if `pattern` asks for it in the
-    scan or in the construction, and otherwise left to the caller. `counted` gets the kernel's counters (see
+    scan or in the construction, and otherwise left to the caller. With `cross` columns (Multi-PAIS), an event that
+    agrees on them with no instance of the previous stack is not pushed; matches that disagree on them are still the
+    caller's to remove. `counted` gets the kernel's counters (see
     `kernel.Counters`) at the end of every partition: the `add` of a Spark accumulator, for one.
 
     The result is pickled by value and holds no object of this package, so a worker can load it in any case and explain
@@ -90,7 +94,9 @@ def scan_and_construct(
         raise ValueError("batch_rows and chunk_rows must be at least 1")
     emitted = tuple((variable, tuple(columns)) for variable, columns in emit.items())
     jit = os.environ.get("SASE_JIT") != "0"
-    task = pickle.dumps(Task(pattern, tuple(by), time, order, states, emitted, batch_rows, chunk_rows, jit))
+    task = pickle.dumps(
+        Task(pattern, tuple(by), time, order, states, emitted, tuple(cross), batch_rows, chunk_rows, jit)
+    )
     before, version = bootstrap, __version__
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -194,6 +200,9 @@ class _Partition:
             states=states,
             groups=groups,
             terms=encode_terms(self.encoding, chunk),
+            cross=agreement([chunk.column(name) for name in task.cross], groups)
+            if task.cross
+            else np.zeros(0, np.int64),
             fresh=self.fresh,
             stop=stop,
         )

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import sase
 from sase.compiler.catalog import Catalog
 from sase.compiler.compile import Compiled, Options, compile_query
-from sase.compiler.errors import CatalogError
+from sase.compiler.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.parser import parse
+from sase.compiler.strategy import Strategy
 from sase.standalone import preamble
 
 if TYPE_CHECKING:
@@ -67,19 +68,17 @@ def compile(
     events: DataFrame | Mapping[str | None, DataFrame] | None = None,
     parameters: Mapping[str, object] | None = None,
     disable: Iterable[str] = (),
-    negation: str = "auto",
-    slice: int | str = "auto",
-    partitions: int | None = None,
     standalone: bool = False,
     filename: str = "query.sase",
+    **strategy: Any,
 ) -> Query:
     """Compiles a query.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
-    `events` does. `parameters` gives values to `{name}` and `WITHIN T`. The other options choose how a query is
-    evaluated and never change its answer: `disable` switches rules off by name, `negation` is auto, stack or
-    anti-join, `slice` is auto, off or the length of a time slice, `partitions` the number of shuffle partitions.
-    `standalone` makes a job that carries the runtime inside.
+    `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
+    runtime inside. How a query is evaluated never changes its answer: `disable` switches rules off by name, and the
+    fields of `sase.compiler.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
+    `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
     catalog = catalog or Catalog()
     if parameters:
@@ -90,7 +89,7 @@ def compile(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
             )
         catalog = with_schema(catalog, text, columns_of(events), filename)
-    options = Options(frozenset(disable), negation, slice, partitions)
+    options = Options(frozenset(disable), chosen(strategy))
     compiled = compile_query(
         text,
         catalog,
@@ -100,6 +99,14 @@ def compile(
         standalone=preamble() if standalone else None,
     )
     return Query(compiled)
+
+
+def chosen(strategy: Mapping[str, Any]) -> Strategy:
+    known = tuple(Strategy.__dataclass_fields__)
+    for name in strategy:
+        if name not in known:
+            raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
+    return Strategy(**strategy)
 
 
 def columns_of(events: DataFrame | Mapping[str | None, DataFrame]) -> dict[str | None, dict[str, str]]:

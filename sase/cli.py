@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sase
 from sase.compiler.catalog import Catalog
@@ -147,9 +147,7 @@ def _query(arguments: argparse.Namespace) -> Query:
         text,
         catalog,
         disable=NAMES if arguments.basic else arguments.disable,
-        negation=arguments.negation,
-        slice=arguments.slice,
-        partitions=arguments.partitions,
+        **_strategy(arguments),
         standalone=getattr(arguments, "standalone", False),
         filename=filename,
     )
@@ -228,8 +226,8 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
-    from sase.compiler.compile import NEGATIONS
     from sase.compiler.rules import NAMES
+    from sase.compiler.strategy import CONSTRUCTIONS, EQUIVALENCES, NEGATIONS, PARALLELISMS, PLACES
 
     group = parser.add_argument_group("plan", "These change how the query is evaluated, never its answer.")
     group.add_argument(
@@ -243,3 +241,25 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--partitions", metavar="N", type=int, help="number of shuffle partitions (default: Spark's choice)"
     )
+    group.add_argument(
+        "--strategy",
+        metavar="NAME=VALUE,…",
+        action="append",
+        default=[],
+        help=f"force a choice of the optimiser: construction={'|'.join(CONSTRUCTIONS)}, "
+        f"equivalence={'|'.join(EQUIVALENCES)} (pais:ATTRIBUTE says which one partitions), "
+        f"negation_place={'|'.join(PLACES)}, parallel={'|'.join(PARALLELISMS)}",
+    )
+
+
+def _strategy(arguments: argparse.Namespace) -> dict[str, Any]:
+    from sase.compiler.strategy import parse_strategy
+
+    strategy: dict[str, Any] = {
+        "negation": arguments.negation,
+        "slice": arguments.slice,
+        "partitions": arguments.partitions,
+    }
+    for text in arguments.strategy:
+        strategy.update(parse_strategy(text))
+    return strategy

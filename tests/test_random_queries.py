@@ -39,6 +39,14 @@ def plans(case: Case) -> dict[str, Options]:
         "not sliced": {"slice": "off"},
         "slices of one tick": {"slice": f"1{unit}"},
         "slices of five ticks": {"slice": f"5{unit}"},
+        "without stacks": {"construction": "basic"},
+        "tests in selection": {"equivalence": "selection"},
+        "dynamic filtering": {"equivalence": "pais"},
+        "Multi-PAIS": {"equivalence": "multi-pais"},
+        "Multi-PAIS without stacks": {"equivalence": "multi-pais", "construction": "basic"},
+        "shuffled by time alone": {"parallel": "time"},
+        "shuffled by key alone": {"parallel": "key"},
+        "anti-join before selection": {"negation": "anti-join", "negation_place": "before"},
     }
 
 

@@ -15,6 +15,9 @@ def filter_in_construction(plan: Plan) -> Plan:
         return plan
     predicates = plan.selection.predicates
     pushed = tuple(predicate for predicate in predicates if separate(predicate) is not None)
-    return plan.with_construction(predicates=pushed, equivalences=plan.selection.equivalences).with_selection(
-        predicates=tuple(predicate for predicate in predicates if predicate not in pushed), equivalences=()
+    plan = plan.with_construction(predicates=pushed).with_selection(
+        predicates=tuple(predicate for predicate in predicates if predicate not in pushed)
     )
+    if plan.strategy.equivalence_kind in ("selection", "multi-pais"):
+        return plan  # both leave the tests themselves to selection
+    return plan.with_construction(equivalences=plan.selection.equivalences).with_selection(equivalences=())

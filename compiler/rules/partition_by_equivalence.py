@@ -1,21 +1,38 @@
 from __future__ import annotations
 
 from sase.compiler.bound import EquivalenceTest
+from sase.compiler.errors import OptionError
 from sase.compiler.logical import Plan
 
 
 def partition_by_equivalence(plan: Plan) -> Plan:
-    """Partitions the stacks (PAIS) by the equivalence tests that all positive components share.
+    """Partitions the stacks (PAIS) by equivalence tests that all positive components share.
 
-    Several tests make one composite key: what the paper avoids for the memory of so many stacks costs nothing where
-    the partitions come out of a sort one after the other.
+    By default all such tests make one composite key: what the paper avoids for the memory of so many stacks costs
+    nothing where the partitions come out of a sort one after the other. The paper's ways partition by one test. The
+    others are left to construction (dynamic filtering), or filter transitions in the scan (Multi-PAIS).
 
     May not touch a test that leaves a positive component out, `SEQ(A x, B y, C z) WHERE x.id = z.id`: an event of B
     belongs to every partition. Nor one in which an event has two keys, `SEQ(A x, A y) WHERE x.src = y.dst`.
     """
-    partition = tuple(test for test in plan.query.equivalences if _covers(test, plan) and _one_key_an_event(test, plan))
+    usable = tuple(test for test in plan.query.equivalences if _covers(test, plan) and _one_key_an_event(test, plan))
+    kind = plan.strategy.equivalence_kind
+    partition = {"selection": (), "pais": _one(usable, plan), "multi-pais": _one(usable, plan)}.get(kind, usable)
+    cross = tuple(test for test in usable if test not in partition) if kind == "multi-pais" else ()
     kept = tuple(test for test in plan.selection.equivalences if test not in partition)
-    return plan.with_scan(partition=partition).with_selection(equivalences=kept)
+    return plan.with_scan(partition=partition, cross=cross).with_selection(equivalences=kept)
+
+
+def _one(usable: tuple[EquivalenceTest, ...], plan: Plan) -> tuple[EquivalenceTest, ...]:
+    """The test that partitions: the one asked for, or the first."""
+    attribute = plan.strategy.equivalence_attribute
+    if attribute is None:
+        return usable[:1]
+    chosen = tuple(test for test in usable if attribute in (name for _, name in test.positive))
+    if not chosen:
+        known = ", ".join(map(str, usable)) or "none"
+        raise OptionError(f"{attribute} is not an equivalence test that can partition this query; there is {known}")
+    return chosen[:1]
 
 
 def _covers(test: EquivalenceTest, plan: Plan) -> bool:

@@ -18,6 +18,8 @@ def slice_by_time(plan: Plan) -> Plan:
     within = plan.query.within
     if within is None or not (plan.scan.window and plan.construction.window) or not needs_kernel(plan):
         return plan
+    if plan.strategy.parallel == "key" and plan.scan.partition:
+        return plan
     return plan.with_scan(slice=within.ticks * (SLICE_WITH_KEY if plan.scan.partition else SLICE_WITHOUT_KEY))
 
 
