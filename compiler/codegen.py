@@ -259,7 +259,7 @@ def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
     }
 
 
-def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, str]:
+def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, str | None]:
     by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
     order = [plan.query.order] if plan.query.order else []
     shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by

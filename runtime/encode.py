@@ -292,8 +292,10 @@ def _common_type(kind: str, types: Sequence[pa.DataType]) -> pa.DataType:
             return pa.int64()
 
 
-def agreement(columns: Iterable[pa.ChunkedArray], groups: Ints) -> Ints:
-    """Numbers from 0 that two rows share exactly when they are of one group and agree on all columns."""
+def agreement(columns: Sequence[pa.ChunkedArray], groups: Ints) -> Ints:
+    """Numbers from 0 that two rows share exactly when they are of one group and agree on all columns; none without."""
+    if not columns:
+        return np.zeros(0, np.int64)
     number = np.repeat(np.arange(len(groups) - 1), np.diff(groups))
     for column in columns:
         values = column.combine_chunks().dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)

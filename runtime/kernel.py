@@ -100,9 +100,9 @@ class Events(NamedTuple):
     states: Ints  # bit v: may fill variable v
     groups: Ints  # group g is rows groups[g] .. groups[g + 1]
     terms: Ints  # [term, row]
-    cross: Ints  # Multi-PAIS: the number of each row's other equivalence attributes; empty without it
     fresh: int  # sequences that end before this row have been reported with an earlier chunk
     stop: int  # sequences that end at this row or later are left to a later chunk
+    cross: Ints = np.zeros(0, np.int64)  # Multi-PAIS: the number of each row's other attributes; empty without it
 
 
 class Stacks(NamedTuple):
@@ -424,7 +424,7 @@ def _compiled() -> tuple[Any, Any] | None:
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table = (types.Array(integer, dimensions, "C") for dimensions in (1, 2))
     query = named([integer] * 5 + [given_table, given, given, given, given_table], Query)
-    events = named([given] * 4 + [given_table, given, integer, integer], Events)
+    events = named([given] * 4 + [given_table, integer, integer, given], Events)
     stacks = named([kept] * len(Stacks._fields), Stacks)
 
     def compiled(function: Any, signature: Any) -> Any:
@@ -455,7 +455,7 @@ def new_stacks(query: Query, events: Events, counters: Ints) -> Stacks:
         return np.zeros(size, np.int64)
 
     positives, components = query.positives, len(query.negated)
-    sizes = [np.count_nonzero(events.states & (1 << s)) for s in range(positives)]
+    sizes = [int(np.count_nonzero(events.states & (1 << s))) for s in range(positives)]
     if query.basic:
         sizes[:-1] = [len(events.states)] * (positives - 1)
     offset = np.cumsum([0, *sizes])

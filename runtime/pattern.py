@@ -61,10 +61,10 @@ class Pattern:
     negated: tuple[Negated, ...] = ()
     where: tuple[Clause, ...] = ()
     within: int | None = None
-    stacks: bool = True
-    """False is the paper's baseline: construction looks at every event of the window, whatever it could fill."""
     window_in_scan: bool = True
     window_in_construction: bool = True
+    stacks: bool = True
+    """False is the paper's baseline: construction looks at every event of the window, whatever it could fill."""
 
     @property
     def variables(self) -> tuple[str, ...]:

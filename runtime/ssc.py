@@ -46,10 +46,10 @@ class Task:
     order: str | None
     states: str
     emit: tuple[tuple[str, tuple[str, ...]], ...]
-    cross: tuple[str, ...]
     batch_rows: int
     chunk_rows: int
     jit: bool
+    cross: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def scan_and_construct(
     emitted = tuple((variable, tuple(columns)) for variable, columns in emit.items())
     jit = os.environ.get("SASE_JIT") != "0"
     task = pickle.dumps(
-        Task(pattern, tuple(by), time, order, states, emitted, tuple(cross), batch_rows, chunk_rows, jit)
+        Task(pattern, tuple(by), time, order, states, emitted, batch_rows, chunk_rows, jit, tuple(cross))
     )
     before, version = bootstrap, __version__
 
@@ -200,11 +200,9 @@ class _Partition:
             states=states,
             groups=groups,
             terms=encode_terms(self.encoding, chunk),
-            cross=agreement([chunk.column(name) for name in task.cross], groups)
-            if task.cross
-            else np.zeros(0, np.int64),
             fresh=self.fresh,
             stop=stop,
+            cross=agreement([chunk.column(name) for name in task.cross], groups),
         )
 
     def _undecided(self, time: Ints, group: int) -> int:

@@ -6,7 +6,7 @@ towards one plain component, no WHERE and no events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -46,10 +46,13 @@ TIMES: dict[str, tuple[Callable[[int], Any], str]] = {
     "int": (lambda tick: tick, ""),
 }
 LAST_TICK = 12
+# Values of the tie-breaker.
+PLACES: dict[str, tuple[Any, ...]] = {"int": (0, 1, 2), "string": ("a", "b", "c")}
 
 
 @dataclass(frozen=True)
 class Column:
+    name: str
     text: str
     kind: str
 
@@ -57,13 +60,12 @@ class Column:
 @dataclass(frozen=True)
 class Component:
     text: str
-    variable: str
     types: tuple[str, ...]
     negated: bool
     columns: tuple[Column, ...]
 
-    def declares(self, attribute: str) -> bool:
-        return any(column.text == f"{self.variable}.{attribute}" for column in self.columns)
+    def column(self, attribute: str) -> Column | None:
+        return next((column for column in self.columns if column.name == attribute), None)
 
 
 def cases() -> st.SearchStrategy[Case]:
@@ -75,17 +77,15 @@ def _case(draw: st.DrawFn) -> Case:
     schema = draw(_catalog())
     pattern = draw(_pattern(schema))
     clauses = [f"EVENT {_event_clause(pattern)}"]
-    if parts := draw(st.lists(_part(schema, pattern), max_size=3)):
+    if parts := draw(st.lists(_part(pattern), max_size=3)):
         clauses.append("WHERE " + " AND ".join(parts))
     if pattern[0].negated or pattern[-1].negated or draw(st.booleans()):
-        length, as_parameter = (
-            draw(st.sampled_from(range(LAST_TICK + 1, 0, -1))),
-            draw(st.sampled_from([False, False, True])),
-        )
-        _, unit = TIMES[_time_kind(schema)]
-        if as_parameter:
-            schema = replace(schema, parameters={**schema.parameters, "T": f"{length} {unit}" if unit else length})
-        clauses.append("WITHIN T" if as_parameter else f"WITHIN {length} {unit}".rstrip())
+        unit = TIMES[_kind(schema, "ts")][1]
+        window = f"{draw(st.sampled_from(range(LAST_TICK + 1, 0, -1)))} {unit}".strip()
+        if draw(st.sampled_from([False, False, True])):
+            schema = replace(schema, parameters={**schema.parameters, "T": window if unit else int(window)})
+            window = "T"
+        clauses.append(f"WITHIN {window}")
     if draw(st.sampled_from([False, False, False, True])):
         clauses.append(f"RETURN {draw(_returns(pattern))}")
     return Case("\n".join(clauses), schema, draw(_events(schema, pattern)))
@@ -101,7 +101,7 @@ def _catalog(draw: st.DrawFn) -> Catalog:
     common = {"ts": draw(st.sampled_from(["bigint", "bigint", "bigint", "timestamp", "date", "int"]))}
     order = draw(st.sampled_from([None, "seq"]))
     if order:
-        common[order] = "int"
+        common[order] = draw(st.sampled_from(list(PLACES)))
     types = {}
     for name in TYPES:
         declared = [attribute for attribute in used if draw(st.sampled_from([True, True, True, False]))]
@@ -109,9 +109,10 @@ def _catalog(draw: st.DrawFn) -> Catalog:
     return Catalog(order=order, types=types, parameters={"one": 1, "x": "x"})
 
 
-def _time_kind(schema: Catalog) -> str:
+def _kind(schema: Catalog, column: str) -> str:
+    """Of a column that all types have."""
     assert schema.types is not None
-    return schema.types[TYPES[0]]["ts"]
+    return schema.types[TYPES[0]][column]
 
 
 @st.composite
@@ -119,7 +120,7 @@ def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[
     """Rows of one table, in no order: a row has a value in every column, its type's own or not."""
     assert schema.types is not None
     columns = {name: kind for attributes in schema.types.values() for name, kind in attributes.items()}
-    at, _ = TIMES[_time_kind(schema)]
+    at, _ = TIMES[_kind(schema, "ts")]
     named = [name for component in pattern for name in component.types * (1 if component.negated else 3)]
     values: dict[str, st.SearchStrategy[Any]] = {
         "type": st.sampled_from([*named * 2, *TYPES, "UNKNOWN", None]),
@@ -127,7 +128,7 @@ def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[
     }
     for name in columns:
         if name == "seq":
-            values[name] = st.sampled_from([0, 1, 2, 0, 1, 2, None])
+            values[name] = st.sampled_from([*PLACES[_kind(schema, "seq")] * 2, None])
         elif name != "ts":
             usual = ATTRIBUTES[name][1]
             values[name] = st.sampled_from([*usual[:2] * 2, *usual])
@@ -159,7 +160,8 @@ def _pattern(draw: st.DrawFn, schema: Catalog) -> list[Component]:
             unnamed.append(stem)
             variable = stem if unnamed.count(stem) == 1 else f"{stem}_{unnamed.count(stem)}"
             text = types[0]
-        pattern.append(Component(text, variable, types, is_negated, _columns(schema, variable, types)))
+        bare = len(places) == 1 and draw(st.booleans())
+        pattern.append(Component(text, types, is_negated, _columns(schema, "" if bare else f"{variable}.", types)))
     return pattern
 
 
@@ -167,11 +169,11 @@ def _some_types(count: int) -> st.SearchStrategy[tuple[str, ...]]:
     return st.lists(st.sampled_from(TYPES), unique=True, min_size=count, max_size=count).map(tuple)
 
 
-def _columns(schema: Catalog, variable: str, types: tuple[str, ...]) -> tuple[Column, ...]:
+def _columns(schema: Catalog, qualifier: str, types: tuple[str, ...]) -> tuple[Column, ...]:
     """What any of the types declares; the type column comes last, it is the least telling."""
     assert schema.types is not None
     kinds = {name: kind for type_name in types for name, kind in schema.types[type_name].items()}
-    return tuple(Column(f"{variable}.{name}", kind) for name, kind in {**kinds, "type": "string"}.items())
+    return tuple(Column(name, qualifier + name, kind) for name, kind in {**kinds, "type": "string"}.items())
 
 
 def _event_clause(pattern: list[Component]) -> str:
@@ -183,17 +185,23 @@ def _event_clause(pattern: list[Component]) -> str:
 
 
 @st.composite
-def _part(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> str:
+def _part(draw: st.DrawFn, pattern: list[Component]) -> str:
     """One part of the conjunction: about positive variables alone, or about one negated variable and any of them."""
+    positive = [component for component in pattern if not component.negated]
     negated = [component for component in pattern if component.negated]
     subject = draw(st.sampled_from([None, *negated]))
     scope = [component for component in pattern if not component.negated or component is subject]
-    forms = [_condition(scope, subject, depth=draw(st.sampled_from([0, 0, 1, 2])))]
-    attributes = [name for name in ATTRIBUTES if any(component.declares(name) for component in scope)]
-    if attributes:
-        forms.append(_chain(attributes, scope))
-    if shared := [name for name in attributes if any(c.declares(name) for c in scope if not c.negated)]:
-        forms.append(_equivalence(shared))
+    condition = _condition(scope, subject, depth=draw(st.sampled_from([0, 0, 1, 2])))
+    forms = [condition, condition, st.sampled_from(["TRUE", "{one} = '1'", "NOT FALSE", "1 > 2"])]
+    if attributes := [name for name in ATTRIBUTES if any(component.column(name) for component in scope)]:
+        forms += [_chain(attributes, scope)] * 2
+    if shared := [name for name in attributes if any(component.column(name) for component in positive)]:
+        forms += [_equivalence(shared)] * 2
+        if not negated:  # of negated components it can speak only where AND joins it
+            forms += [
+                st.tuples(_equivalence(shared), condition).map(lambda sides: f"({sides[0]} OR {sides[1]})"),
+                _equivalence(shared).map(lambda test: f"NOT {test}"),
+            ]
     return draw(st.one_of(forms))
 
 
@@ -215,7 +223,7 @@ def _equivalence(draw: st.DrawFn, attributes: list[str]) -> str:
 def _chain(draw: st.DrawFn, attributes: list[str], scope: list[Component]) -> str:
     """An equivalence test spelled out, in a chain or as a star around its first member."""
     attribute = draw(st.sampled_from(attributes))
-    members = [f"{component.variable}.{attribute}" for component in scope if component.declares(attribute)]
+    members = [column.text for component in scope if (column := component.column(attribute))]
     members = draw(st.permutations(members))
     if len(members) == 1:
         return f"{members[0]} IS NOT NULL"
@@ -311,18 +319,16 @@ def _comparable(kind: str, other: str) -> bool:
 @st.composite
 def _literals(draw: st.DrawFn, column: Column) -> str:
     """A value that the column may have, or one beside it."""
-    name = column.text.split(".")[1]
-    if name in ATTRIBUTES:
-        values = [
-            value for value in ATTRIBUTES[name][1] if value is not None and value == value
-        ]  # no NaN: it has no literal
-        return _literal(draw(st.sampled_from(values)))
-    match column.kind:
-        case "string":
-            return f"'{draw(st.sampled_from(TYPES))}'"
-        case kind:
-            at, _ = TIMES[kind]
-            return _literal(at(draw(st.integers(0, LAST_TICK))))
+    values: Sequence[Any]
+    if column.name in ATTRIBUTES:
+        values = [value for value in ATTRIBUTES[column.name][1] if value == value is not None]  # NaN has no literal
+    elif column.name == "type":
+        values = TYPES
+    elif column.name == "seq":
+        values = PLACES[column.kind]
+    else:
+        values = [TIMES[column.kind][0](tick) for tick in range(LAST_TICK + 1)]
+    return _literal(draw(st.sampled_from(values)))
 
 
 def _literal(value: Any) -> str:
@@ -350,6 +356,6 @@ def _returns(draw: st.DrawFn, pattern: list[Component]) -> str:
     numbers = [column.text for column in columns if column.kind in ("bigint", "int", "double")]
     if numbers:
         items.append(f"{draw(st.sampled_from(numbers))} + {draw(st.sampled_from(numbers))} AS total")
-    if first.text.endswith(".type") or draw(st.booleans()):
+    if first.name == "type" or draw(st.booleans()):
         return ", ".join(items)
     return f"Alert({', '.join(items)})"

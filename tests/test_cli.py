@@ -47,6 +47,8 @@ def test_explain_shows_both_plans_and_what_an_option_changes(capsys: pytest.Capt
     assert "shuffle    by id into 7 partitions" in out
     _, out, _ = sase(capsys, "explain", *SHOPLIFTING, "--basic")
     assert "everything to one partition" in out
+    _, out, _ = sase(capsys, "explain", *SHOPLIFTING, "--strategy", "construction=basic,parallel=time")
+    assert "without stacks" in out and "shuffle    by _slice" in out
 
 
 def test_check_reports_every_file_and_exits_with_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

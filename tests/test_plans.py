@@ -9,6 +9,7 @@ from sase.compiler.logical import Plan
 from sase.compiler.rules import NAMES
 from sase.compiler.scalars import sql
 from sase.compiler.separate import Comparison, Condition, separate
+from sase.compiler.strategy import parse_strategy
 
 CATALOG = sase.Catalog(
     types={
@@ -90,9 +91,71 @@ def test_slices_need_a_window() -> None:
         plan("EVENT SEQ(A x, B y)", slice=25)
 
 
+TWO_TESTS = "EVENT SEQ(A x, !(B n), C z) WHERE [id] AND [site] WITHIN 10"
+
+
+@pytest.mark.parametrize(
+    ("equivalence", "partition", "cross", "construction", "selection"),
+    [
+        ("auto", ["[id]", "[site]"], [], [], []),
+        ("composite", ["[id]", "[site]"], [], [], []),
+        ("pais", ["[id]"], [], ["[site]"], []),
+        ("pais:site", ["[site]"], [], ["[id]"], []),
+        ("multi-pais", ["[id]"], ["[site]"], [], ["[site]"]),
+        ("multi-pais:site", ["[site]"], ["[id]"], [], ["[id]"]),
+        ("selection", [], [], [], ["[id]", "[site]"]),
+    ],
+)
+def test_where_equivalence_tests_are_evaluated(
+    equivalence: str, partition: list[str], cross: list[str], construction: list[str], selection: list[str]
+) -> None:
+    found = plan(TWO_TESTS, equivalence=equivalence)
+    tests = found.scan.partition, found.scan.cross, found.construction.equivalences, found.selection.equivalences
+    assert [[str(test) for test in each] for each in tests] == [partition, cross, construction, selection]
+
+
+def test_what_the_shuffle_goes_by() -> None:
+    def shuffle(**strategy: object) -> str:
+        job = sase.compile(TWO_TESTS, CATALOG, **strategy).job
+        return next(line.strip() for line in job.splitlines() if "repartition(" in line)
+
+    assert shuffle() == 'events.repartition("id", "site", "_slice")'
+    assert shuffle(parallel="key") == 'events.repartition("id", "site")'
+    assert shuffle(parallel="time") == 'events.repartition("_slice")'
+    assert shuffle(parallel="both", partitions=8) == 'events.repartition(8, "id", "site", "_slice")'
+
+
+def test_an_anti_join_can_stand_before_the_selection() -> None:
+    query = "EVENT SEQ(A x, !(B n), C z) WHERE [id] AND abs(x.a - z.a) < 2 WITHIN 10"
+    steps = [
+        [line for line in sase.compile(query, CATALOG, negation="anti-join", negation_place=place).job.splitlines()
+         if line.strip() in ("matches = select(matches)", "matches = without_n(matches, events)")]
+        for place in ("after", "before")
+    ]  # fmt: skip
+    assert len(steps[0]) == 2 and steps[0] == steps[1][::-1]
+
+
+def test_a_strategy_in_one_text() -> None:
+    assert parse_strategy("equivalence=pais:id, construction=basic") == {
+        "equivalence": "pais:id",
+        "construction": "basic",
+    }
+    with pytest.raises(sase.OptionError, match="there is no strategy 'equivalance': did you mean equivalence"):
+        parse_strategy("equivalance=pais")
+    with pytest.raises(sase.OptionError, match="a strategy is written NAME=VALUE, and 'pais' is not"):
+        parse_strategy("pais")
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
+        ({"equivalence": "pias"}, "equivalence is one of auto, composite, pais, multi-pais, selection, not 'pias'"),
+        ({"equivalence": "composite:id"}, "equivalence=composite takes no attribute: pais and multi-pais do"),
+        ({"equivalence": "pais:a"}, "a is not an equivalence test that can partition this query; there is none"),
+        ({"construction": "magic"}, "construction is one of ais, basic, not 'magic'"),
+        ({"parallel": "key"}, "parallel=key needs a partition key, and this plan has none"),
+        ({"parallel": "time", "slice": "off"}, "parallel=time needs time slices, and this plan has none"),
+        ({"sliced": 3}, "there is no option 'sliced': did you mean slice?"),
         ({"disable": ["window_in_scam"]}, "there is no rule 'window_in_scam': did you mean window_in_scan?"),
         ({"negation": "maybe"}, "negation is one of auto, stack, anti-join, not 'maybe'"),
         ({"partitions": 0}, "the number of partitions is at least 1"),
