@@ -32,8 +32,11 @@ class Catalog:
     parameters: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for column in (self.time, self.type, self.order or ""):
+            _check_name(column)
         for name, attributes in (self.types or {}).items():
             for attribute, kind in attributes.items():
+                _check_name(attribute)
                 try:
                     exp.DataType.build(kind, dialect="spark")
                 except (ParseError, ValueError, AttributeError):
@@ -63,6 +66,12 @@ class Catalog:
     def data_type(self, type_name: str, attribute: str) -> exp.DataType:
         assert self.types is not None
         return exp.DataType.build(self.types[type_name][attribute], dialect="spark")
+
+
+def _check_name(column: str) -> None:
+    """Arrow ends a column's name at NUL, so such a column would not arrive in the workers."""
+    if "\0" in column:
+        raise CatalogError(f"the name of the column {column!r} has a NUL character, which cannot be transported")
 
 
 def _checked(content: dict[str, Any]) -> dict[str, Any]:

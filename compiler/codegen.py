@@ -6,6 +6,7 @@ Text of the user reaches the file in two ways only: as a Python literal made by 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
@@ -74,10 +75,10 @@ def wrapped(value: object, indent: int) -> str:
 def comment_lines(text: str) -> list[str]:
     """The text as comment lines without the leading `#`; no character in them can end the line."""
     lines = text.expandtabs(4).split("\n")
-    return [("     " + _printable(line.rstrip())).rstrip() for line in lines]
+    return [("     " + printable(line.rstrip())).rstrip() for line in lines]
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
@@ -94,9 +95,9 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
         kernel is not None or plan.window or bool(plan.anti_joins) or _trailing(plan)
     )
     return {
-        "title": _printable(title),
+        "title": printable(title),
         "query_lines": comment_lines(query.text.strip("\n")),
-        "command": _printable(f"spark-submit {Path(query.filename).stem}.py --events EVENTS --out MATCHES"),
+        "command": printable(f"spark-submit {Path(query.filename).stem}.py --events EVENTS --out MATCHES"),
         "notes": _notes(plan),
         "standalone": standalone,
         "imports": _imports(plan, standalone is not None),
@@ -108,7 +109,7 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
         "window": f"{window.ticks:_}" if window and needs_window else None,
         "window_comment": f"{window.text}, in microseconds"
         if window and query.time_kind == "timestamp"
-        else f"units of {_printable(query.time)}",
+        else f"units of {printable(query.time)}",
         "pattern": _pattern(kernel, window is not None) if kernel else None,
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
@@ -250,7 +251,7 @@ def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
         "length": f"{kernel.slice:_}",
         "comment": spelled(kernel.slice)
         if plan.query.time_kind == "timestamp"
-        else f"units of {_printable(plan.query.time)}",
+        else f"units of {printable(plan.query.time)}",
         "first": literal(first),
         "last": literal(f"({time} + {{WINDOW}} - 1) div {{SLICE}}"),
         "states": literal(
@@ -259,7 +260,7 @@ def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
     }
 
 
-def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, str | None]:
+def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, Any]:
     by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
     order = [plan.query.order] if plan.query.order else []
     shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
@@ -268,6 +269,7 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, str | None]:
     return {
         "by": literal(by),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
+        "numbered": not all(re.fullmatch(r"\w+", name) for name in _selected(plan)),
         "repartition": f"repartition({', '.join([*count, names])})" if by else "coalesce(1)",
         "sort": ", ".join(literal(column_sql(name)) for name in (*by, plan.own("time"), *order)),
     }
@@ -310,7 +312,7 @@ def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> Mapping[str, Any]:
     return {
         "function": join.function,
         "variable": literal(join.variable),
-        "fill": literal(join.fill),
+        "fill": literal(join.fill.condition),
         "columns": ", ".join(literal(column_sql(column)) for column in join.columns),
         "conditions": _joined(conditions, query.within is not None),
         "interval": [(literal(name), value) for name, value in interval.items()],
@@ -344,6 +346,7 @@ def _steps(plan: PhysicalPlan) -> list[str]:
     if plan.kernel and plan.kernel.slice:
         lines.append("relevant = time_slices(relevant)")
     lines.append("matches = sequences(relevant)")
-    selection = ["matches = select(matches)"] if plan.selection or plan.window else []
+    selection = ["matches = within(matches)"] if plan.window else []
+    selection += ["matches = select(matches)"] if plan.selection else []
     negation = [f"matches = {join.function}(matches, events)" for join in plan.anti_joins]
     return [*lines, *(negation + selection if plan.negation_first else selection + negation)]

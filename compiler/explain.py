@@ -22,7 +22,7 @@ def logical_lines(plan: Plan) -> list[str]:
     negations = [("Negation", _negation(plan, negation, "anti-join")) for negation in reversed(plan.negations)]
     selection = [
         ("Selection", _conditions(plan.selection.predicates, plan.selection.equivalences)),
-        ("Window", [_window(plan)] if plan.window else []),
+        ("Window", [plan.window_text] if plan.window else []),
     ]
     operators: list[tuple[str, list[str]]] = [
         ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
@@ -44,11 +44,6 @@ def _result(plan: Plan) -> str:
         return ", ".join([*(variable.name for variable in query.positive), "started_at", "detected_at"])
     columns = ", ".join(output.name for output in query.returns)
     return f"{query.composite}({columns})" if query.composite else columns
-
-
-def _window(plan: Plan) -> str:
-    assert plan.query.within is not None
-    return f"within {plan.query.within.text}"
 
 
 def _conditions(predicates: Iterable[Predicate], equivalences: Iterable[EquivalenceTest]) -> list[str]:
@@ -73,7 +68,7 @@ def _construction(plan: Plan) -> Iterator[str]:
         yield "without stacks"
     yield from _conditions(construction.predicates, construction.equivalences)
     if construction.window:
-        yield _window(plan)
+        yield plan.window_text
     for negation in construction.negations:
         yield from _negation(plan, negation, "in the stacks")
 
@@ -86,7 +81,7 @@ def _scan(plan: Plan) -> Iterator[str]:
     if plan.scan.cross:
         yield f"transitions filtered by {', '.join(map(str, plan.scan.cross))}"
     if plan.scan.window:
-        yield f"stacks pruned {_window(plan)}"
+        yield f"stacks pruned {plan.window_text}"
     if plan.scan.slice:
         yield f"cut into time slices of {_length(plan.scan.slice, plan.query.time_kind)}"
 
@@ -160,4 +155,6 @@ def _clause(clause: Clause) -> str:
 
 def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> str:
     bucket = f"on buckets of {plan.query.within.text}" if plan.query.within else "without buckets"
-    return f"{join.variable} ({join.fill}) {bucket}" + "".join(f", {condition}" for condition in join.conditions)
+    return f"{join.variable} ({join.fill.condition}) {bucket}" + "".join(
+        f", {condition}" for condition in join.conditions
+    )

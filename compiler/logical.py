@@ -77,6 +77,10 @@ class Plan:
         """Whether the window restricts anything: one positive event alone always fits into it."""
         return self.query.within is not None and len(self.query.variables) > 1
 
+    @property
+    def window_text(self) -> str:
+        return f"within {self.query.within.text}" if self.query.within else ""
+
     def with_scan(self, **changes: object) -> Plan:
         return replace(self, scan=replace(self.scan, **changes))  # type: ignore[arg-type]
 

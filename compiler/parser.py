@@ -135,6 +135,8 @@ class _Builder:
         text = str(token)
         if text.startswith("`"):
             text = text[1:-1].replace("``", "`")
+        if "\0" in text:
+            self.found.append(Diagnostic("a name cannot hold a NUL character", _span(token)))
         return Name(text, _span(token))
 
     def component(self, tree: Node) -> Component:

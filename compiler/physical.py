@@ -45,10 +45,14 @@ class NegatedState:
 
 @dataclass(frozen=True)
 class Fill:
-    """Which events may fill a state: a Spark SQL condition on the event's own columns."""
+    """Which events may fill a state: Spark SQL conditions on the event's own columns, its type first."""
 
     variable: str
-    condition: str
+    parts: tuple[str, ...]
+
+    @property
+    def condition(self) -> str:
+        return " AND ".join(self.parts)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class AntiJoin:
     first: str
     last: str
     function: str
-    fill: str
+    fill: Fill
     columns: tuple[str, ...]
     conditions: tuple[str, ...]
     """Equalities and P-, over `variable.attribute`; the time interval is added by the template."""
@@ -141,8 +145,7 @@ class _Planner:
         emit = self.emit()
         inside = [state.variable for state in kernel.negated] if kernel else []
         fills = tuple(
-            Fill(variable.name, self.fill(variable))
-            for variable in (*self.query.positive, *(self.query.variable(name) for name in inside))
+            self.fill(variable) for variable in (*self.query.positive, *(self.query.variable(name) for name in inside))
         )
         return PhysicalPlan(
             query=self.query,
@@ -252,14 +255,14 @@ class _Planner:
                     if not column.startswith(self.prefix):
                         self.not_null.setdefault(variable, {})[column] = None
 
-    def fill(self, variable: Variable) -> str:
+    def fill(self, variable: Variable) -> Fill:
         parts = [scalars.sql(_type_test(self.query.type, variable.types))]
         parts += [f"{scalars.column_sql(column)} IS NOT NULL" for column in self.not_null.get(variable.name, {})]
         parts += [
             _operand_sql(scalars.without_variable(predicate.condition))
             for predicate in self.plan.scan.simple.get(variable.name, ())
         ]
-        return " AND ".join(parts)
+        return Fill(variable.name, tuple(parts))
 
     # ---- after the kernel -----------------------------------------------------------------------
 

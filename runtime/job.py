@@ -116,9 +116,7 @@ def run_job(
 ) -> int:
     """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
     started = time.perf_counter()
-    specs = arguments.events or ([default_events] if default_events else [])
-    if not specs:
-        raise SaseRunError("there are no events: add --events PATH")
+    specs = _specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose)
         inputs = find_inputs(spark, specs, source.types, arguments.format)
@@ -132,6 +130,23 @@ def run_job(
     if counts.ignored:
         print(f"ignored: {counts.ignored}", file=sys.stderr)
     return 0
+
+
+def open_events(
+    arguments: argparse.Namespace, source: Source, default_events: str | None = None
+) -> list[tuple[str | None, DataFrame]]:
+    """The events that the arguments name, for `check`."""
+    specs = _specs(arguments, default_events)
+    with explained():
+        spark = session("sase", arguments.verbose)
+        return read_events(spark, find_inputs(spark, specs, source.types, arguments.format), source)
+
+
+def _specs(arguments: argparse.Namespace, default_events: str | None) -> list[str]:
+    specs = arguments.events or ([default_events] if default_events else [])
+    if not specs:
+        raise SaseRunError("there are no events: add --events PATH")
+    return list(specs)
 
 
 # ---- finding events -----------------------------------------------------------------------------

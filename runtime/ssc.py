@@ -32,6 +32,10 @@ Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 bootstrap: Callable[[], None] | None = None
 """What a worker calls before it imports this package. A standalone job sets it, to bring the package along."""
 
+counted: Callable[[list[int]], None] | None = None
+"""What is told the kernel's counters (see `kernel.Counters`) at the end of every partition: the `add` of a Spark
+accumulator, for one. Set while a query is analysed."""
+
 _CHUNK_BYTES = 128 << 20
 _OUTPUT_BYTES = 32 << 20
 
@@ -50,6 +54,7 @@ class Task:
     chunk_rows: int
     jit: bool
     cross: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,9 +73,9 @@ def scan_and_construct(
     states: str,
     emit: Mapping[str, Sequence[str]],
     cross: Sequence[str] = (),
+    columns: Sequence[str] = (),
     batch_rows: int = 65_536,
     chunk_rows: int = 262_144,
-    counted: Callable[[list[int]], None] | None = None,
 ) -> Worker:
     """A function for `mapInArrow` that finds the matches of `pattern` in a partition sorted by (by, time, order).
 
@@ -79,8 +84,8 @@ def scan_and_construct(
     made of the columns listed there (see `match_schema`). The window is enforced if `pattern` asks for it in the
     scan or in the construction, and otherwise left to the caller. With `cross` columns (Multi-PAIS), an event that
     agrees on them with no instance of the previous stack is not pushed; matches that disagree on them are still the
-    caller's to remove. `counted` gets the kernel's counters (see
-    `kernel.Counters`) at the end of every partition: the `add` of a Spark accumulator, for one.
+    caller's to remove. `columns` are the names of the input's columns, where it comes under other names: `mapInArrow`
+    takes no column whose name has a dot or a backquote.
 
     The result is pickled by value and holds no object of this package, so a worker can load it in any case and explain
     what it misses.
@@ -95,9 +100,11 @@ def scan_and_construct(
     emitted = tuple((variable, tuple(columns)) for variable, columns in emit.items())
     jit = os.environ.get("SASE_JIT") != "0"
     task = pickle.dumps(
-        Task(pattern, tuple(by), time, order, states, emitted, batch_rows, chunk_rows, jit, tuple(cross))
+        Task(
+            pattern, tuple(by), time, order, states, emitted, batch_rows, chunk_rows, jit, tuple(cross), tuple(columns)
+        )
     )
-    before, version = bootstrap, __version__
+    before, tell, version = bootstrap, counted, __version__
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
@@ -114,7 +121,7 @@ def scan_and_construct(
                 f"sase {version} is not installed on this executor ({socket.gethostname()}): install it there "
                 f"(pip install sase=={version}) or compile the job with --standalone, which carries the runtime inside"
             ) from error
-        yield from run(pickle.loads(task), batches, counted)
+        yield from run(pickle.loads(task), batches, tell)
 
     return worker
 
@@ -137,6 +144,8 @@ def run(
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        if task.names:
+            batch = batch.rename_columns(task.names)
         batch = batch.select(partition.columns)
         waiting.append(batch)
         rows += batch.num_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import sase
 from sase.compiler.catalog import Catalog
+from sase.compiler.codegen import printable
 from sase.compiler.compile import Compiled, Options, compile_query
 from sase.compiler.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.parser import parse
@@ -20,6 +21,8 @@ from sase.standalone import preamble
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from sase.runtime.events import Events
 
 
 class Query:
@@ -35,7 +38,7 @@ class Query:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, events: DataFrame | Mapping[str | None, DataFrame]) -> DataFrame:
+    def run(self, events: Events) -> DataFrame:
         """The matches, lazily. A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
@@ -48,10 +51,28 @@ class Query:
         tally.warn()
         return cast("DataFrame", self.module.find_matches(checked))
 
+    def analyze(self, events: Events) -> str:
+        """Runs the query and tells, a step at a time, how many events and sequences got through and what removed the
+        rest. It reads the events several times: meant for "why is there no match?", not for production."""
+        from pyspark.sql import SparkSession
+
+        from sase.runtime.funnel import Step, funnel, table
+
+        physical, job = self.compiled.physical, self.module
+        joins: list[Step] = [
+            ("anti-join", f"no {join.variable}", getattr(job, join.function)) for join in physical.anti_joins
+        ]
+        selection: list[Step] = [("selection", condition, _where(condition)) for condition in physical.selection]
+        if physical.window:
+            selection.insert(0, ("window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)))
+        steps = joins + selection if physical.negation_first else selection + joins
+        fills = {fill.variable: fill.parts for fill in (*physical.fills, *(join.fill for join in physical.anti_joins))}
+        return table(funnel(job, events, fills, steps, SparkSession.active()))
+
     @cached_property
     def module(self) -> ModuleType:
         """The generated job as a module; tracebacks show its lines."""
-        name = f"<sase job {self.compiled.query.filename}>"
+        name = f"<sase job {printable(self.compiled.query.filename)}>"
         module = ModuleType("sase_job")
         linecache.cache[name] = (len(self.job), None, self.job.splitlines(keepends=True), name)
         exec(builtins.compile(self.job, name, "exec"), module.__dict__)
@@ -59,6 +80,10 @@ class Query:
 
     def __repr__(self) -> str:
         return f"<sase.Query\n{self.compiled.query.text.strip()}\n>"
+
+
+def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    return lambda matches, _: matches.where(condition)
 
 
 def compile(

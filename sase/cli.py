@@ -69,7 +69,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    sys.stdout.write(_query(arguments).explain())
+    query = _query(arguments)
+    sys.stdout.write(query.explain())
+    if arguments.analyze:
+        from sase.runtime.job import open_events
+
+        events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
+        sys.stdout.write("\nWhat got through\n" + query.analyze(events))
     return 0
 
 
@@ -186,6 +192,9 @@ def _parser() -> argparse.ArgumentParser:
 
     command = _command(commands, "explain", "show the logical and the physical plan", _explain)
     command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+    command.add_argument(
+        "--analyze", action="store_true", help="run the query and show what got through each step, and what did not"
+    )
     _catalog_arguments(command)
     _events_argument(command, "read the schema from there when no catalog is given")
     _plan_arguments(command)

@@ -38,13 +38,14 @@ ATTRIBUTES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "day": ("date", (date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3), None)),
     "seen": ("timestamp", (MIDNIGHT, MIDNIGHT + timedelta(minutes=1), MIDNIGHT + timedelta(days=1), None)),
 }
-# What the time column counts in, and the word for it in WITHIN.
-TIMES: dict[str, tuple[Callable[[int], Any], str]] = {
-    "bigint": (lambda tick: tick - 3, ""),
-    "timestamp": (lambda tick: MIDNIGHT + timedelta(minutes=tick), "minutes"),
-    "date": (lambda tick: date(2024, 1, 1) + timedelta(days=tick), "days"),
-    "int": (lambda tick: tick, ""),
+# The time column at a tick, and the word for ticks in WITHIN.
+TIMES: dict[str, Callable[[int], Any]] = {
+    "bigint": lambda tick: tick - 3,
+    "timestamp": lambda tick: MIDNIGHT + timedelta(minutes=tick),
+    "date": lambda tick: date(2024, 1, 1) + timedelta(days=tick),
+    "int": lambda tick: tick,
 }
+UNITS = {"bigint": "", "timestamp": "minutes", "date": "days", "int": ""}
 LAST_TICK = 12
 # Values of the tie-breaker.
 PLACES: dict[str, tuple[Any, ...]] = {"int": (0, 1, 2), "string": ("a", "b", "c")}
@@ -80,7 +81,7 @@ def _case(draw: st.DrawFn) -> Case:
     if parts := draw(st.lists(_part(pattern), max_size=3)):
         clauses.append("WHERE " + " AND ".join(parts))
     if pattern[0].negated or pattern[-1].negated or draw(st.booleans()):
-        unit = TIMES[_kind(schema, "ts")][1]
+        unit = UNITS[kind_of_time(schema)]
         window = f"{draw(st.sampled_from(range(LAST_TICK + 1, 0, -1)))} {unit}".strip()
         if draw(st.sampled_from([False, False, True])):
             schema = replace(schema, parameters={**schema.parameters, "T": window if unit else int(window)})
@@ -109,10 +110,9 @@ def _catalog(draw: st.DrawFn) -> Catalog:
     return Catalog(order=order, types=types, parameters={"one": 1, "x": "x"})
 
 
-def _kind(schema: Catalog, column: str) -> str:
-    """Of a column that all types have."""
+def kind_of_time(schema: Catalog) -> str:
     assert schema.types is not None
-    return schema.types[TYPES[0]][column]
+    return schema.types[TYPES[0]]["ts"]
 
 
 @st.composite
@@ -120,7 +120,7 @@ def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[
     """Rows of one table, in no order: a row has a value in every column, its type's own or not."""
     assert schema.types is not None
     columns = {name: kind for attributes in schema.types.values() for name, kind in attributes.items()}
-    at, _ = TIMES[_kind(schema, "ts")]
+    at = TIMES[kind_of_time(schema)]
     named = [name for component in pattern for name in component.types * (1 if component.negated else 3)]
     values: dict[str, st.SearchStrategy[Any]] = {
         "type": st.sampled_from([*named * 2, *TYPES, "UNKNOWN", None]),
@@ -128,7 +128,7 @@ def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[
     }
     for name in columns:
         if name == "seq":
-            values[name] = st.sampled_from([*PLACES[_kind(schema, "seq")] * 2, None])
+            values[name] = st.sampled_from([*PLACES[columns[name]] * 2, None])
         elif name != "ts":
             usual = ATTRIBUTES[name][1]
             values[name] = st.sampled_from([*usual[:2] * 2, *usual])
@@ -327,7 +327,7 @@ def _literals(draw: st.DrawFn, column: Column) -> str:
     elif column.name == "seq":
         values = PLACES[column.kind]
     else:
-        values = [TIMES[column.kind][0](tick) for tick in range(LAST_TICK + 1)]
+        values = [TIMES[column.kind](tick) for tick in range(LAST_TICK + 1)]
     return _literal(draw(st.sampled_from(values)))
 
 

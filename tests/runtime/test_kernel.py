@@ -540,7 +540,7 @@ def test_a_null_time_or_state_is_refused(column: str) -> None:
         found(task_for(ABD), rows)
 
 
-def test_a_spark_job(spark: SparkSession) -> None:
+def test_a_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = Pattern(("a", "b"), (Negated("x", "a", "b"),), ((Compare("a", "s", "<", "b", "s"),),), within=40)
     rng = np.random.default_rng(7)
     rows = [
@@ -553,6 +553,7 @@ def test_a_spark_job(spark: SparkSession) -> None:
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
     emit = {"b": ["number", "key"], "a": ["number"]}
     total = spark.sparkContext.accumulator(0)
+    monkeypatch.setattr(ssc, "counted", lambda counters: total.add(counters[-1]))
     worker = scan_and_construct(
         pattern,
         by=["key"],
@@ -562,7 +563,6 @@ def test_a_spark_job(spark: SparkSession) -> None:
         emit=emit,
         batch_rows=7,
         chunk_rows=20,
-        counted=lambda counters: total.add(counters[-1]),
     )
     sorted_frame = frame.repartition(3, "key").sortWithinPartitions("key", "time")
     matches = sorted_frame.mapInArrow(worker, match_schema(frame.schema, emit)).collect()

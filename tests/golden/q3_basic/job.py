@@ -82,11 +82,15 @@ def sequences(events: DataFrame) -> DataFrame:
     )
 
 
+def within(matches: DataFrame) -> DataFrame:
+    """Window: the sequences that are shorter than WITHIN."""
+    return matches.where(ticks(matches, "x4.ts") - ticks(matches, "x1.ts") < WINDOW)
+
+
 def select(matches: DataFrame) -> DataFrame:
-    """Selection and window: what is checked on whole sequences."""
+    """Selection: conditions on whole sequences."""
     return (
         matches
-        .where(ticks(matches, "x4.ts") - ticks(matches, "x1.ts") < WINDOW)
         .where("x1.attr1 = x2.attr1 AND x2.attr1 = x4.attr1")
         .where("x1.attr2 = x2.attr2 AND x2.attr2 = x4.attr2")
         .where("x1.attr3 = '1'")
@@ -138,6 +142,7 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
     events = check(events, SOURCE)
     relevant = relevant_events(events)
     matches = sequences(relevant)
+    matches = within(matches)
     matches = select(matches)
     matches = without_x3(matches, events)
     return transform(matches)

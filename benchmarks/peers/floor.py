@@ -1,0 +1,49 @@
+"""What any evaluation on Spark pays: the scan of the relevant events, their shuffle by key and their sort by time.
+
+The columns are those of the input that the query looks at: the time, the type and the attributes it mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from benchmarks.peers import Run, Task, Unavailable
+from benchmarks.peers.spark import into_noop
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+
+def prepare(bench: Bench, task: Task) -> Run:
+    return into_noop(bench.spark, lambda: _sorted_events(bench, task))
+
+
+def prepare_identity(bench: Bench, task: Task) -> Run:
+    """The floor and a Python worker that hands every batch back."""
+
+    def build() -> DataFrame:
+        events = _sorted_events(bench, task)
+        return events.mapInArrow(_identity, events.schema)
+
+    return into_noop(bench.spark, build)
+
+
+def _sorted_events(bench: Bench, task: Task) -> DataFrame:
+    shape, events = task.shape, bench.events(task.source)
+    if not shape.equivalence:
+        raise Unavailable("the floor is shuffled by a key, and this query has none")
+    return (
+        events.where(F.col("type").isin(*shape.types))
+        .select(*shape.columns)
+        .repartition(*shape.equivalence)
+        .sortWithinPartitions(*shape.equivalence, "ts")
+    )
+
+
+def _identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches

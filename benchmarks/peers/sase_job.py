@@ -1,0 +1,26 @@
+"""sase as a user runs it: the compiled query on a DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sase
+from benchmarks.peers import Run, Task, Unavailable
+from benchmarks.peers.spark import into_noop
+from sase.compiler.errors import OptionError
+
+if TYPE_CHECKING:
+    from benchmarks.bench import Bench
+
+
+def prepare(bench: Bench, task: Task) -> Run:
+    query, events = compiled(task), bench.events(task.source)
+    return into_noop(bench.spark, lambda: query.run(events))
+
+
+def compiled(task: Task, **more: Any) -> sase.Query:
+    options = {**task.options, **more}
+    try:
+        return sase.compile(task.query.text, sase.Catalog(types=task.source.schema), **options)
+    except OptionError as error:
+        raise Unavailable(f"this sase refuses {options}: {error}") from error

@@ -1,0 +1,300 @@
+"""Writes docs/benchmarks.md and its plots from the result files. What has not been measured is said to be missing."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+
+from benchmarks.bench import PARTITIONS_A_CORE
+from benchmarks.experiments import experiments
+from benchmarks.experiments.experiment import Experiment
+from benchmarks.measure import SLOW, Result, Scale
+from benchmarks.results import Results
+from benchmarks.targets import Target, Value, measurements, quotient, targets
+
+
+def write(results: Results, scale: Scale, folder: Path) -> Path:
+    """`folder` gets benchmarks.md and, in img/, the plots."""
+    images = folder / "img"
+    images.mkdir(parents=True, exist_ok=True)
+    sections = [
+        _opening(results, scale),
+        _targets(results),
+        _peers(results, scale),
+        _experiments(results, scale, images),
+        _flights(results),
+        METHOD,
+    ]
+    path = folder / "benchmarks.md"
+    path.write_text("\n\n".join(filter(None, sections)) + "\n")
+    return path
+
+
+METHOD = f"""## How it is measured
+
+- The events are the paper's: 20 types and 5 attributes, drawn uniformly; the time of an event is its number, so a
+  window of W holds W events. All peers read one Parquet file (Flink: the same events as plain integers, in memory
+  before its clock starts).
+- Contenders of a table ran in one process and took turns, after a first run of each that warms it up and counts its
+  matches. Times are medians, with the extremes behind them; a ratio is the median of the ratios of the rounds. A
+  contender whose first run took more than {SLOW:.0f} s ran once.
+- All peers that look for matches must find the same number, or nothing is recorded.
+- Spark runs with as many threads as there are cores, {PARTITIONS_A_CORE} shuffle partitions a core and otherwise its
+  defaults; results go to its noop sink. Planning is part of the time. Compiling a query, starting an engine and reading
+  the file's schema are not. DuckDB has the same threads and memory, and counts its matches, which is less than handing
+  them out.
+- *floor* is Spark's scan of the relevant events and of the columns that the query mentions, their shuffle by key and
+  their sort by time; *identity* is the same with a Python worker behind it that hands every batch back.
+- *engine* is the kernel alone on one core, on sorted events in memory; *job* is the whole Spark job.
+
+To repeat: `make bench`. It takes up where it was stopped; `python -m benchmarks --help` has the rest."""
+
+
+def _opening(results: Results, scale: Scale) -> str:
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `python -m benchmarks report` from `benchmarks/results/`. The ratios are what counts: the times",
+        "behind them are those of one machine, and a ratio is only ever taken within one measurement.",
+    ]
+    found = filter(None, (results.load(measurement.name) for measurement in measurements(scale)))
+    machines = list({str(sorted(result["machine"].items())): result["machine"] for result in found}.values())
+    for machine in machines:
+        versions = ", ".join(
+            f"{name} {machine[name]}"
+            for name in ("python", "sase", "pyspark", "numba", "pyarrow", "duckdb")
+            if machine[name]
+        )
+        lines += [
+            "",
+            f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
+            f"{machine['system']}; {versions}.",
+        ]
+    if scale.quick:
+        lines += ["", "**A quick run on tiny data: it shows that everything works, and its times mean nothing.**"]
+    return "\n".join(lines)
+
+
+def _targets(results: Results) -> str:
+    rows = []
+    for target in targets():
+        result = results.load(target.measurement)
+        value = target.value(result) if result else None
+        rows.append((target.against, target.case, _bound(target), *_verdict(target, value, result)))
+    return "## Targets\n\n" + _table(("against", "case", "to reach", "measured", ""), rows)
+
+
+def _bound(target: Target) -> str:
+    return f"{'≤' if target.kind == 'at most' else '≥'} {target.bound:g}{target.unit}"
+
+
+def _verdict(target: Target, value: Value | None, result: Result | None) -> tuple[str, str]:
+    if value is None:
+        return "", "not measured" if result is None else "no result"
+    measured = f"{'> ' if value.least else ''}{_short(value.number)}{target.unit}"
+    return measured, {True: "reached", False: "**not reached**", None: "stopped too early to tell"}[
+        target.reached(value)
+    ]
+
+
+def _peers(results: Results, scale: Scale) -> str:
+    parts = ["## Peers, on the same events"]
+    for measurement in measurements(scale):
+        result = results.load(measurement.name)
+        if result is None or len(result["contenders"]) < 2:
+            continue
+        contenders: dict[str, Result] = result["contenders"]
+        base = next(iter(contenders))
+        events = sorted({entry["events"] for entry in contenders.values()})
+        query = contenders[base]["query"].rpartition("\nRETURN")[0].replace("\n", " ")
+        domain = contenders[base]["stream"]["v1"]
+        rows = [
+            (
+                label,
+                _rows(entry),
+                _seconds(entry, result["limit"]),
+                "" if label == base else _quotient(result, label, base),
+            )
+            for label, entry in contenders.items()
+        ]
+        parts.append(f"`{query}` on {' and '.join(f'{number:,}' for number in events)} events, V1 = {domain:,}:")
+        parts.append(_table(("", "found", "seconds", f"time over that of {base}"), rows))
+    return "\n\n".join(parts) if len(parts) > 1 else ""
+
+
+def _experiments(results: Results, scale: Scale, images: Path) -> str:
+    parts = ["## The paper's experiments"]
+    for experiment in experiments(scale):
+        found = [(x, result) for x, race in experiment.points if (result := results.load(race.name)) is not None]
+        parts += [f"### {experiment.title}", f"*The paper:* {experiment.paper}"]
+        if not any(_is_done(entry) for _, result in found for entry in result["contenders"].values()):
+            parts.append("*Here:* not measured.")
+            continue
+        parts.append(f"*Here:* {_summary(experiment, found)}")
+        if len(found) > 1:
+            name = f"{experiment.name}.svg"
+            _plot(experiment, found, images / name)
+            parts.append(f"![{experiment.title}](img/{name})")
+            parts.append(_curves(experiment, found))
+            parts += _sequences(experiment, found)
+        else:
+            parts.append(_comparison(found[0][1]))
+    return "\n\n".join(parts)
+
+
+def _summary(experiment: Experiment, found: Sequence[tuple[int, Result]]) -> str:
+    """The statement that the paper makes, from our numbers: who is how much slower, at both ends of the curve."""
+    base, *others = experiment.compare
+    ends = [found[0], found[-1]] if len(found) > 1 else found
+    statements = []
+    for other in others:
+        ratios = [(x, ratio) for x, result in ends if (ratio := _quotient(result, other, base))]
+        at = [f"{ratio}{f' at {experiment.axis} = {x:,}' if experiment.axis else ''}" for x, ratio in ratios]
+        if at:
+            statements.append(f"**{other}** {' and '.join(at)}")
+    return f"the time over that of **{base}** is: {'; '.join(statements)}." if statements else "see the table."
+
+
+def _comparison(result: Result) -> str:
+    """Each contender against the first one of its kind: a kernel alone is not compared with a Spark job."""
+    contenders: dict[str, Result] = result["contenders"]
+    first = {entry["peer"]: label for label, entry in reversed(contenders.items())}
+    rows = [
+        (label, _rows(entry), _seconds(entry, result["limit"]), _quotient(result, label, first[entry["peer"]]))
+        for label, entry in contenders.items()
+    ]
+    return _table(("", "found", "seconds", "time over that of the first"), rows)
+
+
+def _curves(experiment: Experiment, found: Sequence[tuple[int, Result]]) -> str:
+    """Events a second; beside them, for the normalised experiments, what the paper plots."""
+    curves = _series(experiment, found)
+    rows = []
+    for x, result in found:
+        cells = [f"{x:,}"]
+        for label in _labels(found):
+            entry = result["contenders"][label]
+            cells.append(_rate(curves[label][x]) if x in curves[label] else _status(entry, result["limit"]))
+        rows.append(cells)
+    unit = "events a second" if experiment.metric == "throughput" else "throughput over that of the lightest load"
+    return f"In {unit}:\n\n" + _table((experiment.axis, *_labels(found)), rows)
+
+
+def _series(experiment: Experiment, found: Sequence[tuple[int, Result]]) -> dict[str, dict[int, float]]:
+    curves: dict[str, dict[int, float]] = {}
+    for label in _labels(found):
+        curve = {
+            x: entry["events"] / statistics.median(entry["seconds"])
+            for x, result in found
+            if _is_done(entry := result["contenders"][label])
+        }
+        if experiment.metric == "normalised throughput":
+            lightest = found[0][0] if experiment.lightest == "first" else found[-1][0]
+            curve = {x: rate / curve[lightest] for x, rate in curve.items()} if lightest in curve else {}
+        curves[label] = curve
+    return curves
+
+
+def _sequences(experiment: Experiment, found: Sequence[tuple[int, Result]]) -> list[str]:
+    """How many sequences construction built, where that differs: the paper's figure 10(b)."""
+    labels = [label for label in _labels(found) if found[0][1]["contenders"][label]["rows_are"] == "sequences"]
+    counts = [[result["contenders"][label]["rows"] for label in labels] for _, result in found]
+    if not any(len(set(row) - {None}) > 1 for row in counts):
+        return []
+    rows = [
+        (f"{x:,}", *("" if count is None else f"{count:,}" for count in row))
+        for (x, _), row in zip(found, counts, strict=True)
+    ]
+    return ["Sequences built:", _table((experiment.axis, *labels), rows)]
+
+
+def _plot(experiment: Experiment, found: Sequence[tuple[int, Result]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    with pyplot.rc_context({"svg.hashsalt": experiment.name, "svg.fonttype": "none", "font.size": 9}):
+        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        for label, curve in _series(experiment, found).items():
+            dashes = ":" if label.endswith("engine") else "-"
+            axes.plot(list(curve), list(curve.values()), dashes, marker="o", markersize=3, label=label)
+        axes.set(
+            xlabel=experiment.axis, ylabel="events a second" if experiment.metric == "throughput" else experiment.metric
+        )
+        axes.set_yscale("log")
+        if experiment.logarithmic:
+            axes.set_xscale("log")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=8)
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def _flights(results: Results) -> str:
+    result = results.load("flights")
+    if result is None or not result["contenders"]:
+        return ""
+    ours = result["contenders"]["sase"]
+    rows = [(label, _rows(entry), _seconds(entry, result["limit"])) for label, entry in result["contenders"].items()]
+    return "\n\n".join(
+        (
+            "## Real flights",
+            f"The {ours['events']:,} departures from New York in 2013: a plane arrives over two hours late, then "
+            "departs late again the same day with no on-time flight between. Each match is one of DuckDB's, too, and "
+            "there are no others.",
+            f"```sase\n{result['query']}\n```",
+            _table(("", "found", "seconds"), rows),
+        )
+    )
+
+
+def _labels(found: Sequence[tuple[int, Result]]) -> list[str]:
+    return list(dict.fromkeys(chain.from_iterable(result["contenders"] for _, result in found)))
+
+
+def _is_done(entry: Result) -> bool:
+    return bool(entry["status"] == "done")
+
+
+def _rows(entry: Result) -> str:
+    return "" if entry["rows"] is None else f"{entry['rows']:,} {entry['rows_are']}"
+
+
+def _seconds(entry: Result, limit: float) -> str:
+    if not _is_done(entry):
+        return _status(entry, limit)
+    seconds = entry["seconds"]
+    spread = f" ({_short(min(seconds))}–{_short(max(seconds))})" if len(seconds) > 1 else ""
+    return f"{_short(statistics.median(seconds))}{spread}"
+
+
+def _status(entry: Result, limit: float) -> str:
+    return f"> {limit:g} s" if entry["status"] == "over limit" else str(entry["status"])
+
+
+def _quotient(result: Result, label: str, base: str) -> str:
+    value = quotient(result, label, base)
+    return "" if value is None else f"{'> ' if value.least else ''}{_short(value.number)}×"
+
+
+def _short(number: float) -> str:
+    """Three digits, which is more than the noise leaves."""
+    if number >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 10 else f"{number:.2f}" if number >= 0.1 else f"{number:.2g}"
+
+
+def _rate(number: float) -> str:
+    for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}"
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(header), *map(list, rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

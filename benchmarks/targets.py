@@ -1,0 +1,163 @@
+"""The project's targets: ratios to reach against other ways to get the same matches, on 2 cores and 2 M events."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from benchmarks.data import Stream
+from benchmarks.measure import Contender, Measurement, Race, Result, Scale, WorkerMemory
+from benchmarks.shape import Shape
+
+EVENTS = 2_000_000
+ROUNDS = 7
+LIMIT = 400.0
+"""Seconds: a hundred times what sase takes for the queries here, with room."""
+
+PEERS = (
+    "sase",
+    "floor",
+    "identity",
+    "spark_join_bucketed",
+    "duckdb",
+    "duckdb_bucketed",
+    "flink",
+    "spark_join_naive",
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """`least` says that the true value is larger: a rival was stopped at the time limit."""
+
+    number: float
+    least: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    against: str
+    case: str
+    bound: float
+    kind: Literal["at most", "at least"]
+    unit: str
+    measurement: str
+    value: Callable[[Result], Value | None]
+
+    def reached(self, value: Value) -> bool | None:
+        """None where a rival was stopped too early to tell."""
+        if self.kind == "at most":
+            return None if value.least else value.number <= self.bound
+        if value.number >= self.bound:
+            return True
+        return None if value.least else False
+
+
+def measurements(scale: Scale) -> tuple[Measurement, ...]:
+    events, rounds, limit = scale.events(EVENTS), scale.rounds(ROUNDS), scale.limit(LIMIT)
+
+    def race(name: str, stream: Stream, shape: Shape, peers: tuple[str, ...], rounds: int = rounds) -> Race:
+        return Race(f"targets-{name}", tuple(Contender(peer, peer, stream, shape) for peer in peers), rounds, limit)
+
+    def memory(name: str, v1: int) -> WorkerMemory:
+        contender = Contender("sase", "sase", Stream(scale.events(10_000_000), v1=v1), Shape())
+        return WorkerMemory(f"targets-memory-{name}", contender, limit)
+
+    v100, v10000 = Stream(events, v1=100), Stream(events, v1=10_000)
+    negation = Shape(negations=(2,))
+    lengths = tuple(Contender(f"L = {length}", "sase", v100, Shape(length=length)) for length in (2, 6))
+    sizes = tuple(
+        Contender(label, "sase", Stream(scale.events(number), v1=100), Shape())
+        for label, number in (("1 M", 1_000_000), ("10 M", 10_000_000))
+    )
+    return (
+        race("v1-100", v100, Shape(), PEERS),
+        race("v1-10000", v10000, Shape(), PEERS),
+        race("v1-100-negation", v100, negation, PEERS),
+        race("v1-10000-negation", v10000, negation, PEERS),
+        race("length-4", v100, Shape(length=4), ("sase", "duckdb_bucketed", "duckdb")),
+        race("length-5", v100, Shape(length=5), ("sase", "spark_join_bucketed", "spark_join_naive")),
+        race("window-1000", v100, replace(negation, window=1_000), ("sase", "spark_join_bucketed")),
+        race("window-20000", v100, replace(negation, window=20_000), ("sase", "spark_join_bucketed")),
+        race("keys-200000", Stream(events, v1=200_000), Shape(), ("sase", "apply_in_pandas")),
+        Race("targets-length", lengths, rounds, limit),
+        Race("targets-events", sizes, rounds, limit),
+        race("small", Stream(1_000, v1=100), Shape(), ("sase", "identity"), scale.rounds(25)),
+        memory("events", 100),
+        memory("matches", 25),  # ten matches an event, see `Shape.selectivity`
+    )
+
+
+def targets() -> tuple[Target, ...]:
+    configurations = {
+        "V1 = 100": "v1-100",
+        "V1 = 10,000": "v1-10000",
+        "V1 = 100, one negation": "v1-100-negation",
+        "V1 = 10,000, one negation": "v1-10000-negation",
+    }
+    floor, identity = "scan + shuffle + sort (floor)", "floor + identity mapInArrow"
+    bucketed, naive = "Spark SQL self-join, bucketed", "Spark SQL self-join, naive"
+    plain = {case: name for case, name in configurations.items() if "negation" not in case}
+    memory = "memory of a Python worker"
+    return (
+        *(_time(floor, case, 2.0, f"targets-{name}", "sase", "floor") for case, name in configurations.items()),
+        *(_time(identity, case, 1.15, f"targets-{name}", "sase", "identity") for case, name in configurations.items()),
+        *(_faster(naive, f"L = 3, {case}", 20, f"targets-{name}", "spark_join_naive") for case, name in plain.items()),
+        _faster(naive, "L = 5, V1 = 100", 100, "targets-length-5", "spark_join_naive"),
+        _faster(bucketed, "L = 3, W = 1,000, one negation", 2.5, "targets-window-1000", "spark_join_bucketed"),
+        _faster(bucketed, "L = 3, W = 20,000, one negation", 10, "targets-window-20000", "spark_join_bucketed"),
+        _faster(bucketed, "L = 5, V1 = 100", 20, "targets-length-5", "spark_join_bucketed"),
+        _faster("DuckDB self-join", "L = 3, V1 = 100", 1, "targets-v1-100", "duckdb"),
+        _faster("DuckDB self-join", "L = 4, V1 = 100", 100, "targets-length-4", "duckdb"),
+        *(_faster("Flink CEP", case, 50, f"targets-{name}", "flink") for case, name in plain.items()),
+        _faster("applyInPandas a key", "200,000 keys", 50, "targets-keys-200000", "apply_in_pandas"),
+        _ratio("throughput, L = 6 over L = 2", "V1 = 100", 0.8, "targets-length", "L = 2", "L = 6"),
+        _time("10× the events", "10 M over 1 M", 11.0, "targets-events", "10 M", "1 M"),
+        _memory(memory, "10 M events, V1 = 100", "targets-memory-events"),
+        _memory(memory, "10 M events, 100 M matches", "targets-memory-matches"),
+        _time("identity job, small query", "1,000 events", 1.3, "targets-small", "sase", "identity"),
+    )
+
+
+def _time(against: str, case: str, bound: float, measurement: str, label: str, base: str) -> Target:
+    return Target(against, case, bound, "at most", "× its time", measurement, _quotient(label, base))
+
+
+def _faster(against: str, case: str, bound: float, measurement: str, rival: str) -> Target:
+    return Target(against, case, bound, "at least", "× faster", measurement, _quotient(rival, "sase"))
+
+
+def _ratio(against: str, case: str, bound: float, measurement: str, label: str, base: str) -> Target:
+    return Target(against, case, bound, "at least", "", measurement, _quotient(label, base))
+
+
+def _memory(against: str, case: str, measurement: str) -> Target:
+    def peak(result: Result) -> Value | None:
+        megabytes = [entry.get("peak_mb") for entry in result["contenders"].values()]
+        return Value(megabytes[0]) if megabytes and megabytes[0] is not None else None
+
+    return Target(against, case, 1024, "at most", " MB", measurement, peak)
+
+
+def _quotient(label: str, base: str) -> Callable[[Result], Value | None]:
+    return lambda result: quotient(result, label, base)
+
+
+def quotient(result: Result, label: str, base: str) -> Value | None:
+    """The time of one contender over that of another."""
+    entry, other = result["contenders"].get(label), result["contenders"].get(base)
+    if not entry or not other or other["status"] != "done":
+        return None
+    if entry["status"] == "over limit":
+        return Value(result["limit"] / statistics.median(other["seconds"]), least=True)
+    return Value(times(entry, other)) if entry["status"] == "done" else None
+
+
+def times(entry: Mapping[str, list[float]], other: Mapping[str, list[float]]) -> float:
+    """The median over the rounds, where both ran in each: what disturbs a round disturbs both of its times."""
+    ours, theirs = entry["seconds"], other["seconds"]
+    if len(ours) == len(theirs):
+        return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+    return statistics.median(ours) / statistics.median(theirs)
