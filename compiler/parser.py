@@ -213,7 +213,10 @@ class _Builder:
             case "conjunction":
                 return self.fold(exp.And, tree)
             case "not":
-                return exp.Not(this=self.expression(_trees(tree)[0]))
+                operand = self.expression(_trees(tree)[0])
+                if isinstance(operand, exp.Connector):  # a chain a = b = c, or [a, b]: one operand, several comparisons
+                    operand = at(exp.Paren(this=operand), span)
+                return exp.Not(this=operand)
             case "comparison":
                 return self.comparison(tree)
             case "in":

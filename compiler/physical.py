@@ -171,8 +171,11 @@ class _Planner:
             for left, right in pairwise(test.positive):
                 where.append((Compare(*left, "=", *right),))
         negated = tuple(self.negated_state(negation) for negation in construction.negations)
-        for clause in where + [clause for state in negated for clause in state.where]:
-            self.require_values(clause)
+        for clause in where:
+            self.require_values(clause, {variable.name for variable in self.query.positive})
+        for state in negated:
+            for clause in state.where:
+                self.require_values(clause, {state.variable})
         tests = self.plan.scan.partition + self.plan.scan.cross
         columns = tuple(self.key(test, index) for index, test in enumerate(tests))
         keys, cross = columns[: len(self.plan.scan.partition)], columns[len(self.plan.scan.partition) :]
@@ -233,7 +236,8 @@ class _Planner:
     def key(self, test: EquivalenceTest, index: int) -> str:
         places = test.positive + test.negated
         names = {attribute for _, attribute in places}
-        for variable, attribute in places:
+        # A lone positive variable need not agree with anything: without a value, no negated event forbids it.
+        for variable, attribute in places if len(test.positive) > 1 else test.negated:
             self.not_null.setdefault(variable, {})[attribute] = None
         if len(names) == 1:
             return names.pop()
@@ -247,12 +251,15 @@ class _Planner:
         self.computed[f"key {index}"] = Computed(name, f"CASE {cases} END")
         return name
 
-    def require_values(self, clause: Clause) -> None:
-        """A comparison with NULL never holds, so an event that lacks the value of a lone comparison drops out early."""
+    def require_values(self, clause: Clause, variables: set[str]) -> None:
+        """A comparison with NULL never holds, so an event that lacks the value of a lone comparison drops out early.
+
+        Not so a positive event in a comparison with a negated one: without the value, nothing forbids it.
+        """
         match clause:
             case (Compare() as only,):
                 for variable, column in ((only.left, only.left_column), (only.right, only.right_column)):
-                    if not column.startswith(self.prefix):
+                    if variable in variables and not column.startswith(self.prefix):
                         self.not_null.setdefault(variable, {})[column] = None
 
     def fill(self, variable: Variable) -> Fill:

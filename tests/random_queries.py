@@ -248,12 +248,12 @@ def _condition(scope: list[Component], subject: Component | None, depth: int) ->
 @st.composite
 def _atom(draw: st.DrawFn, scope: list[Component], subject: Component | None) -> str:
     """A comparison of a column, of the subject if there is one, with a value or with a column of another component."""
-    own = (subject or draw(st.sampled_from(scope))).columns
-    column = draw(st.sampled_from(own))
-    others = [other for component in scope for other in component.columns if _comparable(column.kind, other.kind)]
-    if column.text in [other.text for other in others] and len(others) > 1:
-        others = [other for other in others if other.text != column.text]
-    other = draw(st.sampled_from(others)).text
+    component = subject or draw(st.sampled_from(scope))
+    telling = [column for column in component.columns if column.name in ATTRIBUTES]
+    column = draw(st.sampled_from(telling * 3 + list(component.columns)))
+    near = [other for other in component.columns if _comparable(column.kind, other.kind)]
+    far = [other for part in scope if part is not component for other in part.columns]
+    other = draw(st.sampled_from([other for other in far if _comparable(column.kind, other.kind)] * 3 + near)).text
     operator = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "!="]))
     negation = draw(st.sampled_from(["", "NOT "]))
     literal = draw(_literals(column))
@@ -261,8 +261,8 @@ def _atom(draw: st.DrawFn, scope: list[Component], subject: Component | None) ->
     wildcard = draw(st.sampled_from(["a%", "_", "%b%", "%", r"_\_"]))
     c = column.text
     forms = [
-        f"{c} {operator} {other}",
-        f"{c} {operator} {literal}",
+        *[f"{c} {operator} {other}"] * 4,
+        *[f"{c} {operator} {literal}"] * 2,
         f"{other} {operator} {c}",
         f"{c} IS {negation}NULL",
         f"{c} {negation}IN ({literal}, {low})",

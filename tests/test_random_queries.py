@@ -47,6 +47,45 @@ PLANS: dict[str, dict[str, Any]] = {
 ALWAYS = ("the default plan", "the basic plan")
 
 
+# Queries that a plan is easily wrong about, all on one stream. D has no `id`, whatever its row says.
+TRAPS = [
+    # A positive event whose attribute is NULL agrees with no negated event, so nothing forbids it.
+    ("EVENT SEQ(A x, !(C y), B z) WHERE x.id = y.id = z.id", "without stacks"),
+    ("EVENT SEQ(A x, !(C y), B z) WHERE y.n > x.n WITHIN 9", "negation by anti-join"),
+    ("EVENT SEQ(A x, !(B y)) WHERE [id] WITHIN 3", "negation in the stacks"),
+    ("EVENT SEQ(!(B y), A x) WHERE [id] WITHIN 3", "negation in the stacks"),
+    ("EVENT SEQ(A x, B y, !(C z)) WHERE x.n != z.n WITHIN 6", "slices of one tick"),
+    # Between x and z, y is nobody's link: they may differ.
+    ("EVENT SEQ(A x, !(C y), B z) WHERE y.id = x.id AND y.id = z.id WITHIN 9", "Multi-PAIS"),
+    # An event has two keys, one as x and one as y.
+    ("EVENT SEQ(A x, A y) WHERE x.id = y.n WITHIN 9", "tests in selection"),
+    ("EVENT SEQ(A x, !(A y), A z) WHERE x.id = y.n AND [id] WITHIN 9", "negation in the stacks"),
+    # A component that lacks the attribute does not break the tie between the others.
+    ("EVENT SEQ(A x, D y, ANY(A, B, D) z) WHERE [id]", "dynamic filtering"),
+    ("EVENT SEQ(A x, !(ANY(C, D) y), B z) WHERE [id] AND y.n >= x.n WITHIN 9", "negation by anti-join"),
+    # NOT reaches both tests.
+    ("EVENT SEQ(A x, B y) WHERE NOT [id, n]", "without filter_in_construction"),
+    # NULL in the list makes NOT IN unknown.
+    ("EVENT SEQ(A x, B y) WHERE x.id NOT IN (y.id, y.n, 7)", "without filter_in_construction"),
+    ("EVENT SEQ(A x, !(C w), B y) WHERE NOT (w.id = 1 OR y.id = 2) WITHIN 9", "anti-join before selection"),
+]
+TRAP_STREAM = [
+    *(("A", 1, 1, 1), ("A", 1, None, None), ("A", 2, 2, None), ("C", 2, 1, 2), ("C", 3, None, 1)),
+    *(("B", 4, 1, 1), ("B", 4, 2, None), ("D", 4, 9, 3), ("A", 5, 1, 2), ("C", 5, 2, 0), ("A", 6, 2, 1)),
+    *(("B", 6, None, 2), ("D", 6, 1, None), ("B", 7, 2, 3), ("A", 7, None, 1), ("C", 8, 1, 1), ("B", 9, 1, 2)),
+]
+
+
+@pytest.mark.parametrize(("query", "plan"), TRAPS)
+def test_traps(spark: SparkSession, query: str, plan: str) -> None:
+    both = {"ts": "bigint", "id": "bigint", "n": "bigint"}
+    catalog = sase.Catalog(types={"A": both, "B": both, "C": both, "D": {"ts": "bigint", "n": "bigint"}})
+    case = Case(query, catalog, [dict(zip(("type", *both), row, strict=True)) for row in TRAP_STREAM])
+    assert evaluate(*case), "a trap without a match tests nothing"
+    events = frame(spark, case)
+    compare(case, {name: compiled(case, name).run(events) for name in (*ALWAYS, plan)})
+
+
 @settings(max_examples=EXAMPLES)
 @given(case=cases(), more=st.lists(st.sampled_from(list(PLANS)), min_size=6, max_size=6, unique=True))
 def test_every_plan_gives_the_answer_of_the_judge(spark: SparkSession, case: Case, more: list[str]) -> None:
