@@ -9,6 +9,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data import Source, parquet
@@ -26,6 +27,7 @@ class Bench:
         self.memory_mb = min(max(installed // 4, 1 << 30), 16 << 30) >> 20
         """For each engine: a quarter of the machine, as `sase run` takes for Spark."""
         self._events: dict[Source, DataFrame] = {}
+        self._started = False
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -43,6 +45,7 @@ class Bench:
         options = ["--master", f"local[{self.cores}]", "--driver-memory", f"{self.memory_mb}m"]
         options += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
+        self._started = SparkContext._gateway is None or self._started
         return session("sase-benchmarks")
 
     def stop_spark(self) -> None:
@@ -51,6 +54,24 @@ class Bench:
             self.spark.stop()
             del self.__dict__["spark"]
             self._events.clear()
+
+    def abandon_spark(self) -> None:
+        """Ends the JVM that this object started, and no other; the next use of `spark` starts another.
+
+        A cancelled task does not end inside the loop over one row's join partners, and buffers what that yields: left
+        alone, it keeps a core from all later measurements and may take the JVM's last memory.
+        """
+        gateway = SparkContext._gateway
+        if not self._started or gateway is None:
+            return
+        self._started = False
+        gateway.proc.kill()
+        gateway.proc.wait()
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        SparkSession._instantiatedSession = None
+        self.__dict__.pop("spark", None)
+        self._events.clear()
 
     def parquet(self, source: Source) -> Path:
         return parquet(source, self.cache / "events")

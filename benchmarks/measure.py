@@ -78,30 +78,34 @@ class Race:
 
     def run(self, bench: Bench, say: Say) -> Result:
         entries = {contender.label: _entry(contender) for contender in self.contenders}
-        runs: dict[str, Run] = {}
         for contender in self.contenders:
             entry = entries[contender.label]
-            with _outcome(contender.label, entry, self.limit, say):
-                task = Task(contender.source, contender.query, contender.options)
-                run = peers()[contender.peer].prepare(bench, task)
-                first = run(self.limit, count=True)
+            with _outcome(contender.label, entry, self.limit, bench, say):
+                first = _prepared(bench, contender)(self.limit, count=True)
                 entry["rows"] = first.rows
                 if first.seconds > SLOW:
                     entry["seconds"].append(first.seconds)
                     say(f"{contender.label}: {first.seconds:.1f} s, once")
-                else:
-                    runs[contender.label] = run
         _agree(self.contenders, entries)
+        quick = [c for c in self.contenders if entries[c.label]["status"] == "done" and not entries[c.label]["seconds"]]
+        self._rounds(bench, quick, entries, say)
+        return {"limit": self.limit, "contenders": entries}
+
+    def _rounds(self, bench: Bench, contenders: list[Contender], entries: Mapping[str, Result], say: Say) -> None:
+        """Prepared and warmed up anew: a contender that was stopped may have taken its JVM along."""
+        runs: dict[str, Run] = {}
+        for contender in contenders:
+            with _outcome(contender.label, entries[contender.label], self.limit, bench, say):
+                runs[contender.label] = _prepared(bench, contender)
+                runs[contender.label](self.limit, count=False)
         for _ in range(self.rounds):
             for label, run in runs.items():
-                entry = entries[label]
-                if entry["status"] == "done":
-                    with _outcome(label, entry, self.limit, say):
-                        entry["seconds"].append(run(self.limit, count=False).seconds)
+                if entries[label]["status"] == "done":
+                    with _outcome(label, entries[label], self.limit, bench, say):
+                        entries[label]["seconds"].append(run(self.limit, count=False).seconds)
         for label in runs:
             if entries[label]["status"] == "done":
                 say(f"{label}: {statistics.median(entries[label]['seconds']):.2f} s")
-        return {"limit": self.limit, "contenders": entries}
 
 
 @dataclass(frozen=True)
@@ -117,14 +121,18 @@ class WorkerMemory:
             return {"contenders": {}, "status": "unavailable", "reason": "peaks are read from /proc, which is not here"}
         bench.stop_spark()  # a worker's peak is that of its whole life
         contender, entry = self.contender, _entry(self.contender)
-        with _outcome(contender.label, entry, self.limit, say), _watched() as peaks:
-            run = peers()[contender.peer].prepare(bench, Task(contender.source, contender.query, contender.options))
-            taken = run(self.limit, count=True)
+        with _outcome(contender.label, entry, self.limit, bench, say), _watched() as peaks:
+            taken = _prepared(bench, contender)(self.limit, count=True)
             entry |= {"rows": taken.rows, "seconds": [taken.seconds]}
         if entry["status"] == "done":
             entry["peak_mb"] = round(max(peaks.values()) / 1024)
             say(f"{contender.label}: {entry['peak_mb']} MB at most in a worker, {entry['rows']:,} matches")
         return {"limit": self.limit, "contenders": {contender.label: entry}}
+
+
+def _prepared(bench: Bench, contender: Contender) -> Run:
+    task = Task(contender.source, contender.query, contender.options)
+    return peers()[contender.peer].prepare(bench, task)
 
 
 def _entry(contender: Contender) -> Result:
@@ -142,15 +150,17 @@ def _entry(contender: Contender) -> Result:
 
 
 @contextmanager
-def _outcome(label: str, entry: Result, limit: float, say: Say) -> Iterator[None]:
-    """What goes wrong in one contender is its result, and no reason to stop."""
+def _outcome(label: str, entry: Result, limit: float, bench: Bench, say: Say) -> Iterator[None]:
+    """What goes wrong in one contender is its result, and no reason to stop; nor may it weigh on the next one."""
     try:
         yield
     except Unavailable as error:
         entry |= {"status": "unavailable", "reason": str(error)}
     except OverLimit:
         entry |= {"status": "over limit", "seconds": []}
+        bench.abandon_spark()
     except Exception as error:
+        bench.abandon_spark()
         entry |= {"status": "failed", "reason": (str(error).splitlines() or [type(error).__name__])[0][:200]}
     if entry["status"] != "done":
         reason = f"over {limit:.0f} s" if entry["status"] == "over limit" else f"{entry['status']}: {entry['reason']}"

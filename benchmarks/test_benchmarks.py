@@ -102,13 +102,6 @@ def test_an_unknown_option_is_unavailable(bench: Bench) -> None:
         peers()["sase"].prepare(bench, Task(STREAM, SHAPES["plain"], {"disable": ("sprint",)}))
 
 
-def test_a_run_over_its_limit_is_stopped(bench: Bench) -> None:
-    """A billion matches: too many for half a second, and soon over for a task that is slow to notice the end."""
-    stream, shape = Stream(6_000, v1=1, types=3), Shape(length=3, window=6_000)
-    with pytest.raises(OverLimit):
-        peers()["spark_join_naive"].prepare(bench, Task(stream, shape, {}))(0.5, count=False)
-
-
 def test_a_race_records_what_happened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "benchmarks.measure.peers", lambda: {**peers(), "slow": _Fake(OverLimit()), "broken": _Fake(OSError("no"))}
