@@ -11,16 +11,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sase.analysis import analyze as analyze
     from sase.api import Query as Query
     from sase.api import compile as compile
     from sase.compiler.catalog import Catalog as Catalog
     from sase.compiler.errors import CatalogError as CatalogError
     from sase.compiler.errors import OptionError as OptionError
     from sase.compiler.errors import SaseError as SaseError
+    from sase.compiler.statistics import Statistics as Statistics
     from sase.runtime.errors import SaseRunError as SaseRunError
 
 __version__ = "0.1.0"
-__all__ = ["Catalog", "CatalogError", "OptionError", "Query", "SaseError", "SaseRunError", "compile"]
+__all__ = [
+    "Catalog",
+    "CatalogError",
+    "OptionError",
+    "Query",
+    "SaseError",
+    "SaseRunError",
+    "Statistics",
+    "analyze",
+    "compile",
+]
 
 # Loaded on first use: an executor that imports sase.runtime must not pay for the compiler and its libraries.
 _HOMES = {
@@ -30,6 +42,8 @@ _HOMES = {
     "Query": "sase.api",
     "SaseError": "sase.compiler.errors",
     "SaseRunError": "sase.runtime.errors",
+    "Statistics": "sase.compiler.statistics",
+    "analyze": "sase.analysis",
     "compile": "sase.api",
 }
 

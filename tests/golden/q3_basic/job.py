@@ -5,7 +5,7 @@
 #     WITHIN T
 #
 # Run:  spark-submit q3_basic.py --events EVENTS --out MATCHES
-# 
+#
 # Nothing in the query allows to cut the stream, neither a key nor a window: one core does all the work.
 
 from pyspark.sql import DataFrame
@@ -30,6 +30,8 @@ SOURCE = Source(
 )
 
 WINDOW = 6  # units of ts
+BUCKET = 6  # units of ts
+
 PATTERN = Pattern(
     positive=("x1", "x2", "x4"),
     within=WINDOW,
@@ -106,7 +108,7 @@ def without_x3(matches: DataFrame, events: DataFrame) -> DataFrame:
     )
     # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
     # the window reaches from there: events are copied to those buckets, and a match looks into one only.
-    buckets = F.sequence(F.expr(f"_time div {WINDOW}"), F.expr(f"(_time + {WINDOW}) div {WINDOW}"))
+    buckets = F.sequence(F.expr(f"_time div {BUCKET}"), F.expr(f"(_time + {WINDOW}) div {BUCKET}"))
     negated = negated.withColumn("_bucket", F.explode(buckets))
     matches = matches.withColumns(
         {
@@ -116,7 +118,7 @@ def without_x3(matches: DataFrame, events: DataFrame) -> DataFrame:
     return matches.join(
         negated,
         F.expr(
-            f"_bucket = _end div {WINDOW} "
+            f"_bucket = _end div {BUCKET} "
             "AND x1.attr1 = x3.attr1 "
             "AND x1.attr2 = x3.attr2 "
             "AND x2.ts < x3.ts "
