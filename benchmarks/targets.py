@@ -78,9 +78,9 @@ def measurements(scale: Scale) -> tuple[Measurement, ...]:
     )
     return (
         race("v1-100", v100, Shape(), PEERS),
-        race("v1-10000", v10000, Shape(), PEERS),
-        race("v1-100-negation", v100, negation, PEERS),
-        race("v1-10000-negation", v10000, negation, PEERS),
+        race("v1-10000", v10000, Shape(), ("sase", "floor", "identity", "flink", "spark_join_naive")),
+        race("v1-100-negation", v100, negation, ("sase", "floor", "identity", "spark_join_bucketed")),
+        race("v1-10000-negation", v10000, negation, ("sase", "floor", "identity")),
         race("length-4", v100, Shape(length=4), ("sase", "duckdb_bucketed", "duckdb"), limit=long),
         race("length-5", v100, Shape(length=5), ("sase", "spark_join_bucketed", "spark_join_naive"), limit=long),
         race("window-1000", v100, replace(negation, window=1_000), ("sase", "spark_join_bucketed")),

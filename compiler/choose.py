@@ -144,7 +144,7 @@ def _sliced(plan: Plan, measured: bool) -> Iterator[Plan]:
     if strategy.slice != "auto" or within is None or not can_slice(plan):
         yield plan
         return
-    if strategy.parallel not in ("time", "both") and (plan.scan.partition or measured):
+    if strategy.parallel == "key" or (strategy.parallel == "auto" and (plan.scan.partition or measured)):
         yield plan
     if strategy.parallel != "key":
         for windows in SLICES:

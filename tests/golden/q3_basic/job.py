@@ -6,7 +6,7 @@
 #
 # Run:  spark-submit q3_basic.py --events EVENTS --out MATCHES
 #
-# Nothing in the query allows to cut the stream, neither a key nor a window: one core does all the work.
+# The stream is not cut by time, and so one core does all the work.
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
