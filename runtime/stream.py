@@ -92,6 +92,7 @@ class Stream:
     finish: Callable[[DataFrame], DataFrame]
     task: LiveTask | None = None
     """What a bucket is told; None where nothing is remembered."""
+    buckets: int = 0
 
     def matches(self, packed: DataFrame | None = None) -> DataFrame:
         return self.finish(unpacked(self.packed if packed is None else packed, "match", self.found))
@@ -187,8 +188,8 @@ def scan_and_construct_live(
         limit=options.max_state_events_per_key,
         shown=tuple(shown),
     )
-    _prepare(events.sparkSession)
     buckets = options.buckets if by else 1
+    _prepare(events.sparkSession, buckets)
     schema = events.schema
     packed = (
         _in_buckets(events, task, columns, buckets)
@@ -206,15 +207,22 @@ def scan_and_construct_live(
         if component.columns:
             struct = StructType([StructField(name, schema[name].dataType) for name in component.columns])
             found = found.add(StructField(component.variable, ArrayType(struct)))
-    return Stream(_counted(packed), found, _rejected_schema(schema, shown), finish, task)
+    return Stream(_counted(packed), found, _rejected_schema(schema, shown), finish, task, buckets)
 
 
-def _prepare(spark: SparkSession) -> None:
+def _prepare(spark: SparkSession, buckets: int) -> None:
     """transformWithState keeps its state in RocksDB and speaks protobuf with Python."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise SaseRunError("a stream with state needs the package protobuf: pip install protobuf")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    if partitions > 4 * buckets:
+        logging.getLogger("sase").warning(
+            "spark.sql.shuffle.partitions is %s, and a new checkpoint would have as many states, for %s buckets of "
+            "keys: set it to %s before the stream starts",
+            *(partitions, buckets, buckets),
+        )
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -239,24 +247,48 @@ def single_events(
 
 def _in_buckets(events: DataFrame, task: LiveTask, columns: Columns, buckets: int) -> DataFrame:
     """A bucket for each event. One that any key may have to look at is copied to all of them."""
-    own = F.pmod(F.hash(*(F.col(quoted(name)) for name in task.by)), F.lit(buckets)) if buckets > 1 else F.lit(0)
+    labels = F.array(*map(F.lit, bucket_labels(buckets)))
+    number = F.pmod(F.hash(*(F.col(quoted(name)) for name in task.by)), F.lit(buckets)) if buckets > 1 else F.lit(0)
+    own = F.element_at(labels, number + 1)
     bucket, states = columns.time + "_bucket", F.col(columns.states)
     known = len(task.pattern.variables)
     everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
     placed = events.withColumn(bucket, own)
     if everywhere and buckets > 1:
         copied = (states.bitwiseAND(F.lit(everywhere)) != 0) & F.col(columns.reason).isNull()
-        everyone = F.array(*(F.lit(number) for number in range(buckets)))
         kept: Column = states.bitwiseAND(F.lit(everywhere)).bitwiseOR(F.lit(COPY))
         home = f"{bucket}_home"
         placed = (
             placed.withColumnRenamed(bucket, home)
-            .withColumn(bucket, F.explode(F.when(copied, everyone).otherwise(F.array(F.col(home)))))
+            .withColumn(bucket, F.explode(F.when(copied, labels).otherwise(F.array(F.col(home)))))
             .withColumn(columns.states, F.when(F.col(bucket) == F.col(home), states).otherwise(kept))
             .drop(home)
         )
     names = events.columns
     return placed.select(*(F.col(quoted(name)) for name in names), bucket).toDF(*map(str, range(len(names) + 1)))
+
+
+def bucket_labels(buckets: int) -> list[int]:
+    """Numbers of buckets that Spark's hash spreads evenly over as many partitions as there are buckets, or a part."""
+    labels: dict[int, int] = {}
+    for label in count():
+        if len(labels) == buckets:
+            break
+        labels.setdefault(_murmur3(label) % buckets, label)
+    return [labels[place] for place in range(buckets)]
+
+
+def _murmur3(value: int) -> int:
+    """Spark's hash of an int, by which it shuffles."""
+
+    def turned(word: int, by: int) -> int:
+        return (word << by | word >> (32 - by)) & 0xFFFFFFFF
+
+    word = turned(value * 0xCC9E2D51 & 0xFFFFFFFF, 15) * 0x1B873593 & 0xFFFFFFFF
+    mixed = (turned(42 ^ word, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF ^ 4
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        mixed = (mixed ^ mixed >> shift) * factor & 0xFFFFFFFF
+    return mixed - (1 << 32) if mixed >> 31 else mixed
 
 
 def _rejected_schema(schema: StructType, shown: Sequence[str]) -> StructType:

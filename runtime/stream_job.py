@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from sase.runtime import job
 from sase.runtime.errors import SaseRunError, explain, explained
@@ -24,7 +27,7 @@ from sase.runtime.stream import CORRUPT, Options, Stream
 
 Tables = list[tuple[str | None, DataFrame]]
 Follow = Callable[[Any, Options], Stream]
-Read = Callable[[SparkSession, list[str], str | None], Tables]
+Read = Callable[[SparkSession, argparse.Namespace], Tables]
 
 EXAMPLES = """\
 examples:
@@ -87,6 +90,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "after the other)",
     )
     group.add_argument(
+        "--max-files-per-trigger", metavar="N", type=job.positive, help="at most so many new files a micro-batch"
+    )
+    group.add_argument(
         "--max-state-events-per-key",
         metavar="N",
         type=job.positive,
@@ -117,14 +123,15 @@ def run_stream(
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
     options = Options(arguments.max_delay, arguments.max_state_events_per_key, arguments.buckets)
-    specs = job.specs(arguments, default_events)
+    arguments.events = job.specs(arguments, default_events)
     with explained():
-        spark = session(name, arguments.verbose)
+        spark = session(name, arguments.verbose, bar=False)
         files = job.Files(spark)
         format = arguments.out_format or job.format_of(arguments.out or "") or "parquet"
         if arguments.checkpoint:
             protect_checkpoint(files, arguments, _identity(state, options))
-        stream = follow(read(spark, specs, arguments.format), options)
+        with _partitions(spark, options.buckets):
+            stream = follow(read(spark, arguments), options)
         sink = Sink(stream, spark, arguments, format)
         writer = stream.packed.writeStream.foreachBatch(sink.write).queryName(name)
         if arguments.checkpoint:
@@ -132,7 +139,8 @@ def run_stream(
         trigger = (
             {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
         )
-        query = writer.trigger(**trigger).start()
+        with _partitions(spark, stream.buckets):
+            query = writer.trigger(**trigger).start()
     line = LiveLine(source.time_kind, sink)
     try:
         while not _terminated(query):
@@ -146,28 +154,38 @@ def run_stream(
     return 0
 
 
+@contextmanager
+def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
+    """One partition a bucket, and so one state store; the session gets its own setting back."""
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", max(1, buckets))
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 def _terminated(query: Any) -> bool:
     return bool(query.awaitTermination(0.3))
 
 
 def _cause(error: Exception) -> str:
     """Our own message where a worker has raised one; else what Spark's exception comes down to."""
-    text = explain(error)
-    _, ours, message = text.partition("SaseRunError: ")
-    return message if ours else text
+    ours = re.search(r"SaseRunError: (.+)", str(error))
+    return ours[1] if ours else explain(error)
 
 
 # ---- sources ------------------------------------------------------------------------------------
 
 
-def file_streams(spark: SparkSession, specs: Sequence[str], source: Source, format: str | None) -> Tables:
+def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Source) -> Tables:
     """Streams of the files and tables that --events names, in the form that `watch` takes."""
     files = job.Files(spark)
     inputs = []
-    for spec in specs:
+    for spec in arguments.events:
         event_type, location = job.split(files, spec, source.types)
         found = files.matching(location)
-        known = format or (_format_there(files, location, found) if found else job.format_of(location))
+        known = arguments.format or (_format_there(files, location, found) if found else job.format_of(location))
         if known is None and job.is_table(spark, location):
             known = "table"
         if known is None:
@@ -176,8 +194,11 @@ def file_streams(spark: SparkSession, specs: Sequence[str], source: Source, form
         inputs.append(job.Input(event_type, location, known, paths))
     shared = shared_types([each.type for each in inputs], source)
     needed = [each for each in inputs if each.type is None or each.type in source.types]
+    limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
+    reader = spark.readStream.options(**limit)
     return [
-        (each.type, _open(spark, files, each, source, shared if each.type is None else [each.type])) for each in needed
+        (each.type, _open(reader, spark, files, each, source, shared if each.type is None else [each.type]))
+        for each in needed
     ]
 
 
@@ -190,17 +211,24 @@ def _format_there(files: job.Files, location: str, found: Iterable[Any]) -> str 
         raise
 
 
-def _open(spark: SparkSession, files: job.Files, each: job.Input, source: Source, types: Iterable[str]) -> DataFrame:
+def _open(
+    reader: DataStreamReader,
+    spark: SparkSession,
+    files: job.Files,
+    each: job.Input,
+    source: Source,
+    types: Iterable[str],
+) -> DataFrame:
     """One stream. Text that cannot be read does not stop it: it comes as a corrupt record."""
     columns = expected(source, list(types))
     match each.format:
         case "table":
-            return spark.readStream.table(each.location)
+            return reader.table(each.location)
         case "delta":
-            return spark.readStream.format("delta").load(each.location)
+            return reader.format("delta").load(each.location)
         case "json":
             schema = job.schema([*columns, CORRUPT], columns)
-            return spark.readStream.json(each.location, schema, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+            return reader.json(each.location, schema, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         case "csv":
             if not files.has_data(each.location):
                 raise SaseRunError(
@@ -208,16 +236,14 @@ def _open(spark: SparkSession, files: job.Files, each: job.Input, source: Source
                 )
             header = spark.read.csv(each.location, header=True).columns
             schema = job.schema([*header, CORRUPT], columns)
-            return spark.readStream.csv(
-                each.location, schema, header=True, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT
-            )
+            return reader.csv(each.location, schema, header=True, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         case known:
             schema = (
                 spark.read.format(known).load(each.location).schema
                 if files.has_data(each.location)
                 else job.schema(list(columns), columns)
             )
-            return spark.readStream.format(known).schema(schema).load(each.location)
+            return reader.format(known).schema(schema).load(each.location)
 
 
 # ---- the checkpoint -----------------------------------------------------------------------------
@@ -368,7 +394,7 @@ class LiveLine:
         return f"{since // timedelta(milliseconds=1) - EPOCH:,}"
 
     def text(self) -> str:
-        parts = [f"events in {self.events:,}", f"late {self.sink.rejected:,}"]
+        parts = [f"events in {self.events:,}", f"late or bad {self.sink.rejected:,}"]
         parts += [f"state {sum(self.sink.states.values()):,} events", f"matches {self.sink.matches:,}"]
         parts += [f"watermark {self.watermark or '-'}", f"latency {duration(self.latency)}"]
         return " · ".join(parts)
