@@ -1,4 +1,4 @@
-"""Streams in real Spark: sources, watermark, timers, sinks, restart. `test_stream_core.py` has the tests of the core."""
+"""Streams in real Spark: sources, watermark, timers, sinks, restart. `test_stream_core.py` tests the core."""
 
 from __future__ import annotations
 
