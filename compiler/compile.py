@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sase.compiler import rules
 from sase.compiler.binder import bind
@@ -10,13 +10,15 @@ from sase.compiler.bound import BoundQuery
 from sase.compiler.catalog import Catalog
 from sase.compiler.choose import Choices, choose
 from sase.compiler.codegen import generate
-from sase.compiler.errors import OptionError, did_you_mean
+from sase.compiler.errors import Diagnostic, OptionError, SaseError, did_you_mean
 from sase.compiler.explain import explain
 from sase.compiler.logical import Plan
 from sase.compiler.parser import parse
 from sase.compiler.physical import PhysicalPlan, physical_plan
+from sase.compiler.rules.negation_in_stacks import move_into_stacks
 from sase.compiler.statistics import Statistics
 from sase.compiler.strategy import Strategy
+from sase.compiler.syntax import Query
 
 
 @dataclass(frozen=True)
@@ -55,14 +57,40 @@ def compile_query(
     filename: str = "query.sase",
     version: str,
     standalone: str | None = None,
+    stream: bool = False,
 ) -> Compiled:
     options = options or Options()
-    query = bind(parse(text, filename), catalog)
+    parsed = parse(text, filename)
+    query = bind(parsed, catalog)
+    if stream:
+        options = _for_stream(parsed, query, options)
     choices = choose(query, options.strategy, options.disable, options.statistics)
-    physical = physical_plan(choices.chosen.plan)
+    if stream and options.strategy.negation != "anti-join" and "negation_in_stacks" not in options.disable:
+        # A stream has no join that would do for a lone positive component.
+        chosen = replace(choices.chosen, plan=move_into_stacks(choices.chosen.plan))
+        choices = replace(choices, chosen=chosen)
+    physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, generate(physical, version, standalone))
 
 
 def check_query(text: str, catalog: Catalog, filename: str) -> None:
     """Raises what is wrong with the query; an open catalog leaves types and attributes unchecked."""
     bind(parse(text, filename), catalog)
+
+
+def _for_stream(parsed: Query, query: BoundQuery, options: Options) -> Options:
+    """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
+    if query.within is None and len(query.variables) > 1:
+        found = Diagnostic(
+            "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
+            "would grow without end",
+            parsed.span,
+            "add a window, such as WITHIN 12 hours",
+        )
+        raise SaseError([found], parsed.text, parsed.filename)
+    strategy = options.strategy
+    if strategy.slice not in ("auto", "off") or strategy.parallel in ("time", "both"):
+        raise OptionError("a stream is not cut into time slices: leave slice and parallel out")
+    if strategy.partitions is not None:
+        raise OptionError("a stream has buckets of keys instead of partitions: see --buckets")
+    return replace(options, strategy=replace(strategy, slice="off", parallel="auto"))

@@ -17,13 +17,17 @@ def negation_in_stacks(plan: Plan) -> Plan:
     strategy = plan.strategy.negation
     if strategy == "anti-join" or (strategy == "auto" and len(plan.query.positive) == 1):
         return plan
+    return move_into_stacks(plan)
+
+
+def move_into_stacks(plan: Plan) -> Plan:
     reasons = {negation.variable: why_not_in_stacks(negation, plan) for negation in plan.negations}
     for variable, reason in reasons.items():
-        if strategy == "stack" and reason:
+        if plan.strategy.negation == "stack" and reason:
             raise OptionError(f"negation=stack is not possible for {variable}: {reason}")
     inside = tuple(negation for negation in plan.negations if reasons[negation.variable] is None)
     outside = tuple(negation for negation in plan.negations if negation not in inside)
-    return replace(plan, negations=outside).with_construction(negations=inside)
+    return replace(plan, negations=outside).with_construction(negations=plan.construction.negations + inside)
 
 
 def why_not_in_stacks(negation: Negation, plan: Plan) -> str | None:
