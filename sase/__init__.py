@@ -17,10 +17,26 @@ if TYPE_CHECKING:
     from sase.compiler.errors import CatalogError as CatalogError
     from sase.compiler.errors import OptionError as OptionError
     from sase.compiler.errors import SaseError as SaseError
+    from sase.pictures.funnel import funnel as funnel
+    from sase.pictures.nfa import nfa as nfa
+    from sase.pictures.plan import plan as plan
+    from sase.pictures.timeline import timeline as timeline
     from sase.runtime.errors import SaseRunError as SaseRunError
 
 __version__ = "0.1.0"
-__all__ = ["Catalog", "CatalogError", "OptionError", "Query", "SaseError", "SaseRunError", "compile"]
+__all__ = [
+    "Catalog",
+    "CatalogError",
+    "OptionError",
+    "Query",
+    "SaseError",
+    "SaseRunError",
+    "compile",
+    "funnel",
+    "nfa",
+    "plan",
+    "timeline",
+]
 
 # Loaded on first use: an executor that imports sase.runtime must not pay for the compiler and its libraries.
 _HOMES = {
@@ -31,6 +47,10 @@ _HOMES = {
     "SaseError": "sase.compiler.errors",
     "SaseRunError": "sase.runtime.errors",
     "compile": "sase.api",
+    "funnel": "sase.pictures.funnel",
+    "nfa": "sase.pictures.nfa",
+    "plan": "sase.pictures.plan",
+    "timeline": "sase.pictures.timeline",
 }
 
 
@@ -46,3 +66,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext sase`: the cell magic `%%sase`, and its completion."""
+    from sase.notebook.extension import load
+
+    load(shell)
