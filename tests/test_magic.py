@@ -29,10 +29,11 @@ LEFT = [1017, 1088, 1152, 1152, 1203, 1203, 1203]
 
 
 @pytest.fixture(scope="module")
-def module_shell(spark: SparkSession) -> InteractiveShell:
-    shell = InteractiveShell()
+def module_shell(spark: SparkSession) -> Iterator[InteractiveShell]:
+    shell = InteractiveShell.instance()  # display() looks for this one
     shell.run_line_magic("load_ext", "sase")
-    return shell
+    yield shell
+    InteractiveShell.clear_instance()
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_an_error_of_the_query_shows_its_line_with_carets_and_no_traceback(shell
 @pytest.mark.parametrize(
     ("line", "cell", "message"),
     [
-        ("a --events reading", SHOPLIFTERS, "error: there is no DataFrame, table or view 'reading': did you mean readings?"),
+        ("a --events reading", SHOPLIFTERS, "no DataFrame, table or view 'reading': did you mean readings?"),
         ("a", SHOPLIFTERS, "error: there are no events: add --events NAME"),
         ("a --events EXAMPLES", SHOPLIFTERS, "error: EXAMPLES is a str, and --events takes a DataFrame"),
         ("a --events readings --catalog no.toml", SHOPLIFTERS, "error: no.toml: cannot be read: No such file"),
@@ -219,9 +220,8 @@ def test_the_stop_button_cancels_the_spark_job(spark: SparkSession) -> None:
         if now.tasks:
             signal.raise_signal(signal.SIGINT)
 
-    usual = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # PySpark's own would cancel the jobs of others, too
+    # As in a kernel. PySpark's own handler would cancel the jobs of others, too.
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(Interrupted, match=r"interrupted after .* s; the Spark job was cancelled"):
             at_work(spark, "waiting", lambda: slow(spark).collect(), press)
@@ -275,7 +275,7 @@ def test_tab_knows_options_types_attributes_and_variables(
 
 def test_tab_takes_types_and_attributes_from_a_catalog(shell: InteractiveShell) -> None:
     cell = f"%%sase x --catalog {EXAMPLES / 'retail.toml'}\nEVENT SEQ(SHELF-READING x, EXIT-READING z)\nWHERE z.|"
-    assert completed(shell, cell) == ["ts", "id", "exit_id"]
+    assert completed(shell, cell) == ["exit_id", "id", "ts"]
     assert completed(shell, "%%sase x --catalog examples/ret|") == ["examples/retail.toml"]
 
 

@@ -85,7 +85,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
 
 # ---- which keys ---------------------------------------------------------------------------------
 
-_LANE, _ROW = "__lane", "__row"
+_LANE, _ROW = "__sase_lane", "__sase_row"
 
 
 def _keys(query: BoundQuery) -> list[EquivalenceTest]:
@@ -182,7 +182,11 @@ def _restricted(
 def _there(query: BoundQuery, only: DataFrame) -> Iterator[tuple[str, exp.Expr]]:
     """The columns of the query's result that a DataFrame still has."""
     names = {name.lower() for name in only.columns}
-    known = [(name, sql, value) for name, sql, value in variants.result_columns(query) if name.lower() in names]
+    known = [
+        (name, sql, value)
+        for name, sql, value in variants.result_columns(query)
+        if name.lower() in names and value.name != _ROW
+    ]
     if not known:
         raise OptionError("these are not matches of the query: they have none of the columns of its result")
     yield from ((sql, value) for _, sql, value in known)
