@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from sase.pictures.funnel import funnel as funnel
     from sase.pictures.nfa import nfa as nfa
     from sase.pictures.plan import plan as plan
+    from sase.pictures.stacks import stacks as stacks
     from sase.pictures.timeline import timeline as timeline
     from sase.runtime.errors import SaseRunError as SaseRunError
+    from sase.runtime.session import session as session
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,6 +37,8 @@ __all__ = [
     "funnel",
     "nfa",
     "plan",
+    "session",
+    "stacks",
     "timeline",
 ]
 
@@ -50,6 +54,8 @@ _HOMES = {
     "funnel": "sase.pictures.funnel",
     "nfa": "sase.pictures.nfa",
     "plan": "sase.pictures.plan",
+    "session": "sase.runtime.session",
+    "stacks": "sase.pictures.stacks",
     "timeline": "sase.pictures.timeline",
 }
 

@@ -4,6 +4,7 @@ from sase.pictures.funnel import funnel
 from sase.pictures.nfa import nfa
 from sase.pictures.picture import Picture
 from sase.pictures.plan import plan
+from sase.pictures.stacks import stacks
 from sase.pictures.timeline import timeline
 
-__all__ = ["Picture", "funnel", "nfa", "plan", "timeline"]
+__all__ = ["Picture", "funnel", "nfa", "plan", "stacks", "timeline"]

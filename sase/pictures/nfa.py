@@ -8,7 +8,7 @@ from math import cos, radians, sin
 from typing import TYPE_CHECKING
 
 from sase.compiler.bound import BoundQuery, Variable
-from sase.pictures.diagram import Diagram
+from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import GREY, INK, RED, Chart, Picture
 
 if TYPE_CHECKING:
@@ -122,14 +122,20 @@ def _chart(transitions: list[Transition], after: tuple[Unless, ...]) -> Chart:
             diagram.text(x + 42, line, text)
         for text in _lines(step.unless):
             line += 17
-            diagram.text(x + 30, line, text, colour=RED)
+            _write(diagram, x + 30, line, text)
         y = line + 22 + radius
         diagram.line([(x, top), (x, y - radius - 7)], head=180, colour=GREY)
     _state(diagram, x, y, radius, str(len(transitions)), final=True)
     diagram.text(x + 30, y, "match", "name")
     for at, text in enumerate(_lines(after), 1):
-        diagram.text(x + 30, y + 17 * at, text, colour=RED)
+        _write(diagram, x + 30, y + 17 * at, text)
     return diagram.chart()
+
+
+def _write(diagram: Diagram, x: float, y: float, text: str) -> None:
+    """What must not be. SVG drops leading spaces, so the indent is made by the place."""
+    bare = text.lstrip()
+    diagram.text(x + (len(text) - len(bare)) * CHAR, y, bare, colour=RED)
 
 
 def _state(diagram: Diagram, x: float, y: float, radius: float, name: str, final: bool) -> None:

@@ -39,11 +39,9 @@ class Picture:
     @property
     def chart(self) -> Chart:
         """Altair's chart, to be changed or put beside others."""
-        try:
-            import altair
-            import vl_convert  # noqa: F401
-        except ImportError:
-            raise OptionError(MISSING) from None
+        require()
+        import altair
+
         return (
             self.draw()
             .properties(background="transparent")
@@ -85,10 +83,7 @@ class Picture:
                 raise OptionError(
                     f"a picture is saved as .html, .svg or .txt, not as {other or 'a file without suffix'}"
                 )
-        try:
-            Path(path).write_text(content, encoding="utf-8")
-        except OSError as error:
-            raise OptionError(f"{path} cannot be written: {error.strerror}") from None
+        write(path, content)
 
     def fragment(self) -> str:
         """What stands in a page: the picture as it is, and the script that makes it move once the library is there."""
@@ -108,6 +103,22 @@ class Picture:
             html = library() + html
             _Shipped.library = True
         return {"text/plain": repr(self), "text/html": html}
+
+
+def write(path: str | Path, content: str) -> None:
+    try:
+        Path(path).write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def require() -> None:
+    """Says what to install where a picture cannot be drawn."""
+    try:
+        import altair  # noqa: F401
+        import vl_convert  # noqa: F401
+    except ImportError:
+        raise OptionError(MISSING) from None
 
 
 class _Shipped:
