@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from pyspark.errors import ParseException
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BinaryType,
@@ -387,7 +387,22 @@ def _flat(matches: DataFrame) -> list[tuple[str, Column]]:
 
 
 def _show(matches: DataFrame, limit: int) -> int:
-    """Prints the first matches, the earliest if the time is among the columns; one job counts and sorts."""
+    """Prints the first matches."""
+    rows, found = earliest(matches, limit)
+    if not rows:
+        print("no matches")
+        return 0
+    leaves = list(leaf_columns(matches.schema))
+    header = [".".join(path) for path, _, _ in leaves]
+    print(table(header, rows, [isinstance(kind, NumericType) for _, kind, _ in leaves]), end="")
+    if found > len(rows):
+        print(f"… {found - len(rows):,} more")
+    return found
+
+
+def earliest(matches: DataFrame, limit: int) -> tuple[list[Row], int]:
+    """The first matches as text, the earliest if the time is among the columns, and how many there are: one job counts
+    and sorts."""
     leaves = list(leaf_columns(matches.schema))
     observation = Observation()
     order = printing_order(leaves)
@@ -399,15 +414,7 @@ def _show(matches: DataFrame, limit: int) -> int:
         .select([as_text(f"_{at}", kind) for at, (_, kind, _) in enumerate(leaves)])
         .collect()
     )
-    if not rows:
-        print("no matches")
-        return 0
-    found = _observed(observation)
-    header = [".".join(path) for path, _, _ in leaves]
-    print(table(header, rows, [isinstance(kind, NumericType) for _, kind, _ in leaves]), end="")
-    if found > len(rows):
-        print(f"… {found - len(rows):,} more")
-    return found
+    return rows, _observed(observation) if rows else 0
 
 
 _ORDERED = (NumericType, StringType, BooleanType, BinaryType, DatetimeType, DayTimeIntervalType, YearMonthIntervalType)

@@ -90,9 +90,9 @@ def test_the_counts_of_a_run_are_on_the_edges_bottom_up(spark: SparkSession, str
     edges = re.findall(r"↑ (.*)", str(sase.plan(query, query.stages(given))))
     if strategy:
         # TF, σ, NG, SC, SS, events: without partitions, any A goes with any later C.
-        assert edges == ["1 matches", "1", "5", "6 sequences", "2 x · 3 z", "6 events"]
+        assert edges == ["1 match", "1", "5", "6 sequences", "2 x · 3 z", "6 events"]
     else:
-        assert edges == ["1 matches", "1 sequences", "2 x · 2 z", "6 events"]
+        assert edges == ["1 match", "1 sequence", "2 x · 2 z", "6 events"]
 
 
 # ---- the timeline -------------------------------------------------------------------------------

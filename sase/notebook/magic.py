@@ -42,7 +42,7 @@ class SaseMagics(Magics):
         "(default: what the query's FROM names)",
     )
     @argument("--catalog", help="a TOML file, or a sase.Catalog in a variable (default: the columns of the events)")
-    @argument("--count", action="store_true", help="count all matches, too")
+    @argument("--count", action="store_true", help="find and count all matches, and show the earliest")
     @argument("--explain", action="store_true", help="draw the pattern and the plan; run nothing")
     @argument("--analyze", action="store_true", help="run, and draw how much got through each step of the plan")
     @argument("--job", action="store_true", help="show the generated PySpark job; run nothing")
@@ -92,10 +92,13 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
 
         screen.show(Source(query.job))
     if not (arguments.explain or arguments.analyze or arguments.job):
-        from sase.notebook.preview import Preview, first_rows
+        from sase.notebook.preview import Preview, counted_rows, first_rows
 
-        shown = work("looking for matches", lambda: first_rows(matches))
-        count = work("counting", matches.count) if arguments.count and shown.more else None
+        count = None
+        if arguments.count:
+            shown, count = work("finding all matches", lambda: counted_rows(matches))
+        else:
+            shown = work("looking for matches", lambda: first_rows(matches))
         screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NumericType
 
-from sase.runtime.job import as_text, leaf_columns, printing_order
+from sase.runtime.job import as_text, earliest, leaf_columns, printing_order
 from sase.runtime.report import duration, table
 
 if TYPE_CHECKING:
@@ -28,6 +28,12 @@ class Rows:
     more: bool
 
 
+def counted_rows(matches: DataFrame, limit: int = ROWS) -> tuple[Rows, int]:
+    """The earliest rows, and how many there are: all matches are found."""
+    rows, count = earliest(matches, limit)
+    return _rows(matches, [tuple(row) for row in rows], count > limit), count
+
+
 def first_rows(matches: DataFrame, limit: int = ROWS) -> Rows:
     """Whichever rows Spark has first, sorted by time: to sort before would mean to find all matches."""
     leaves = list(leaf_columns(matches.schema))
@@ -36,12 +42,13 @@ def first_rows(matches: DataFrame, limit: int = ROWS) -> Rows:
     texts = [as_text(f"_{at}", kind).alias(f"t{at}") for at, (_, kind, _) in enumerate(leaves)]
     found = columns.select(*texts, *(f"_{at}" for at in order)).limit(limit + 1).collect()
     kept = sorted(found[:limit], key=lambda row: [(value is not None, value) for value in row[len(leaves) :]])
-    return Rows(
-        header=tuple(".".join(path) for path, _, _ in leaves),
-        numeric=tuple(isinstance(kind, NumericType) for _, kind, _ in leaves),
-        rows=tuple(tuple(row[: len(leaves)]) for row in kept),
-        more=len(found) > limit,
-    )
+    return _rows(matches, [tuple(row[: len(leaves)]) for row in kept], len(found) > limit)
+
+
+def _rows(matches: DataFrame, rows: Sequence[tuple[str | None, ...]], more: bool) -> Rows:
+    leaves = list(leaf_columns(matches.schema))
+    header = tuple(".".join(path) for path, _, _ in leaves)
+    return Rows(header, tuple(isinstance(kind, NumericType) for _, kind, _ in leaves), tuple(rows), more)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], s
                 pushed = [stage for stage in stages if stage.step == "scan"]
                 done[at] = " · ".join(f"{stage.left:,} {stage.what.removeprefix('instances of ')}" for stage in pushed)
             case "Sequence construction":
-                done[at] = next((f"{stage.left:,} sequences" for stage in stages if stage.step == "sequences"), "")
+                done[at] = _total(stages, "sequences", "sequence", "sequences")
             case "Selection":
                 passed = [stage for _, stage in zip(details, after, strict=False)]
                 done[at] = f"{passed[-1].left:,}" if passed else ""
@@ -60,9 +60,14 @@ def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], s
                 stage = next(after, None)
                 done[at] = f"{stage.left:,}" if stage else ""
             case _:
-                done[at] = next((f"{stage.left:,} matches" for stage in stages if stage.step == "result"), "")
-    read = next((f"{stage.left:,} events" for stage in stages if stage.step == "events"), "events")
+                done[at] = _total(stages, "result", "match", "matches")
+    read = _total(stages, "events", "event", "events") or "events"
     return [Operator(name, tuple(details), done[at]) for at, (name, details) in enumerate(listed)], read
+
+
+def _total(stages: Sequence[Stage], step: str, one: str, several: str) -> str:
+    left = next((stage.left for stage in stages if stage.step == step), None)
+    return "" if left is None else f"{left:,} {one if left == 1 else several}"
 
 
 def _text(boxes: Sequence[Operator], read: str) -> str:
