@@ -8,10 +8,10 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
 DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types pytest golden demo bench clean
+.PHONY: help setup test lint types pytest golden notebooks demo bench clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup:  ## create .venv with the locked dependencies, and a Java if there is none
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
@@ -31,6 +31,9 @@ pytest: setup  ## the tests alone
 
 golden: setup  ## write the golden files anew; review the diff
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden
+
+notebooks: setup  ## run the notebooks and save what they show; review the diff
+	@$(WITH_JAVA) $(BIN)/python tools/notebooks.py
 
 demo: setup  ## find the shoplifters: query, plan and matches
 	@cat examples/shoplifters.sase

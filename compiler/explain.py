@@ -24,24 +24,29 @@ def explain(choices: Choices, physical: PhysicalPlan) -> str:
 
 
 def logical_lines(plan: Plan) -> list[str]:
-    """One operator after the other, in the order in which results leave: transformation first, scan last."""
+    return [
+        f"  {name if index == 0 else '':<22} {detail}"
+        for name, details in operators(plan)
+        for index, detail in enumerate(details)
+    ]
+
+
+def operators(plan: Plan) -> list[tuple[str, list[str]]]:
+    """The operators that have something to do and what that is, in the order in which results leave: transformation
+    first, scan last."""
     negations = [("Negation", _negation(plan, negation, "anti-join")) for negation in reversed(plan.negations)]
     selection = [
         ("Selection", _conditions(plan.selection.predicates, plan.selection.equivalences)),
         ("Window", [plan.window_text] if plan.window else []),
     ]
-    operators: list[tuple[str, list[str]]] = [
+    listed: list[tuple[str, list[str]]] = [
         ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
         *(selection if plan.negation_first else negations),
         *(negations if plan.negation_first else selection),
         ("Sequence construction", list(_construction(plan))),
         ("Sequence scan", list(_scan(plan))),
     ]
-    return [
-        f"  {name if index == 0 else '':<22} {detail}"
-        for name, details in operators
-        for index, detail in enumerate(details)
-    ]
+    return [(name, details) for name, details in listed if details]
 
 
 def _result(plan: Plan) -> str:

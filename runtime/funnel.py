@@ -58,7 +58,9 @@ def funnel(
         copied = [Stage("time slices", "events, with their copies", relevant.count())]
     matches, construction = _sequences(job, relevant, spark)
     first = [Stage("events", "of the query's types", counts.relevant), *bad]
-    return [*first, *filters, *copied, *construction, *_after(matches, checked, steps)]
+    after = _after(matches, checked, steps)
+    matches.unpersist()
+    return [*first, *filters, *copied, *construction, *after]
 
 
 def _events(checked: DataFrame, fills: Mapping[str, Sequence[str]]) -> list[Stage]:
@@ -80,12 +82,12 @@ def _events(checked: DataFrame, fills: Mapping[str, Sequence[str]]) -> list[Stag
 def _sequences(job: ModuleType, relevant: DataFrame, spark: SparkSession) -> tuple[DataFrame, list[Stage]]:
     pattern = getattr(job, "PATTERN", None)
     if pattern is None:
-        matches = job.sequences(relevant).cache()
+        matches = _cached(job.sequences(relevant), spark)
         return matches, [Stage("sequences", "events that are matches", matches.count())]
     total = spark.sparkContext.accumulator([0] * sum(map(len, Counters.of(pattern))), _Sum())
     ssc.counted = total.add
     try:
-        matches = job.sequences(relevant).cache()
+        matches = _cached(job.sequences(relevant), spark)
         sequences = matches.count()
     finally:
         ssc.counted = None
@@ -102,6 +104,17 @@ def _sequences(job: ModuleType, relevant: DataFrame, spark: SparkSession) -> tup
     for component, count in zip(pattern.negated, counters.killed, strict=True):
         stages.append(Stage("construction", f"killed by {component.variable}", 0, int(count)))
     return matches, [*stages, Stage("sequences", "sequences built", sequences)]
+
+
+def _cached(matches: DataFrame, spark: SparkSession) -> DataFrame:
+    """By default, Spark leaves the partitions of a cached plan as they are: 200 tasks, however few the events."""
+    setting = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
+    before = spark.conf.get(setting) or "false"
+    spark.conf.set(setting, "true")
+    try:
+        return matches.cache()
+    finally:
+        spark.conf.set(setting, before)
 
 
 def _clause(clause: Clause) -> str:

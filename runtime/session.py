@@ -16,7 +16,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.java import ensure_java
 
 
-def session(name: str, verbose: bool = False, bar: bool = True) -> SparkSession:
+def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> SparkSession:
     """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
     manners = _manners(name, verbose, bar)
     if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ:

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from sase.compiler.errors import OptionError as OptionError
     from sase.compiler.errors import SaseError as SaseError
     from sase.compiler.statistics import Statistics as Statistics
+    from sase.pictures.funnel import funnel as funnel
+    from sase.pictures.nfa import nfa as nfa
+    from sase.pictures.plan import plan as plan
+    from sase.pictures.stacks import stacks as stacks
+    from sase.pictures.timeline import timeline as timeline
     from sase.runtime.errors import SaseRunError as SaseRunError
+    from sase.runtime.session import session as session
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,6 +38,12 @@ __all__ = [
     "Statistics",
     "analyze",
     "compile",
+    "funnel",
+    "nfa",
+    "plan",
+    "session",
+    "stacks",
+    "timeline",
 ]
 
 # Loaded on first use: an executor that imports sase.runtime must not pay for the compiler and its libraries.
@@ -45,6 +57,12 @@ _HOMES = {
     "Statistics": "sase.compiler.statistics",
     "analyze": "sase.analysis",
     "compile": "sase.api",
+    "funnel": "sase.pictures.funnel",
+    "nfa": "sase.pictures.nfa",
+    "plan": "sase.pictures.plan",
+    "session": "sase.runtime.session",
+    "stacks": "sase.pictures.stacks",
+    "timeline": "sase.pictures.timeline",
 }
 
 
@@ -60,3 +78,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext sase`: the cell magic `%%sase`, and its completion."""
+    from sase.notebook.extension import load
+
+    load(shell)

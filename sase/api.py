@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import linecache
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
 from types import ModuleType
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sase.runtime.events import Events
+    from sase.runtime.funnel import Stage
     from sase.runtime.stream import Stream
 
 
@@ -58,7 +59,7 @@ class Query:
         tally = Tally()
         checked = check(events, self.module.SOURCE, tally)
         tally.warn()
-        return cast("DataFrame", self.module.find_matches(checked))
+        return remember(cast("DataFrame", self.module.find_matches(checked)), self, events)
 
     def follow(self, events: Events, **options: Any) -> Stream:
         """The query on a stream. `matches()` and `rejected()` are streaming DataFrames; `packed` is both in one, to be
@@ -88,9 +89,15 @@ class Query:
     def analyze(self, events: Events) -> str:
         """Runs the query and tells, a step at a time, how many events and sequences got through and what removed the
         rest. It reads the events several times: meant for "why is there no match?", not for production."""
+        from sase.runtime.funnel import table
+
+        return table(self.stages(events))
+
+    def stages(self, events: Events) -> list[Stage]:
+        """What `analyze` tells, as data."""
         from pyspark.sql import SparkSession
 
-        from sase.runtime.funnel import Step, funnel, table
+        from sase.runtime.funnel import Step, funnel
 
         physical, job = self.compiled.physical, self.module
         joins: list[Step] = [
@@ -101,7 +108,7 @@ class Query:
             selection.insert(0, ("window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)))
         steps = joins + selection if physical.negation_first else selection + joins
         fills = {fill.variable: fill.parts for fill in (*physical.fills, *(join.fill for join in physical.anti_joins))}
-        return table(funnel(job, events, fills, steps, SparkSession.active()))
+        return funnel(job, events, fills, steps, SparkSession.active())
 
     @cached_property
     def module(self) -> ModuleType:
@@ -114,6 +121,24 @@ class Query:
 
     def __repr__(self) -> str:
         return f"<sase.Query\n{self.compiled.query.text.strip()}\n>"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a DataFrame of matches comes from."""
+
+    query: Query
+    events: Events
+
+
+def remember(matches: DataFrame, query: Query, events: Events) -> DataFrame:
+    """Notes on the DataFrame itself where it comes from; what Spark derives from it does not inherit the note."""
+    matches._sase_origin = Origin(query, events)  # type: ignore[attr-defined]
+    return matches
+
+
+def origin_of(matches: DataFrame) -> Origin | None:
+    return cast("Origin | None", vars(matches).get("_sase_origin"))
 
 
 def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:

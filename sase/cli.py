@@ -16,6 +16,7 @@ from sase.runtime.errors import SaseRunError
 
 if TYPE_CHECKING:
     from sase.api import Query
+    from sase.runtime.funnel import Stage
 
 EXAMPLES = """\
 examples:
@@ -72,21 +73,46 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.stream:
         from sase.runtime.stream_job import run_stream
 
+        if arguments.html:
+            raise OptionError("--html shows matches that are there, and a stream has no last one: leave it out")
         module = query.module
         state = getattr(module, "STATE", None)
         return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)
-    return run_job(query.module.find_matches, query.module.SOURCE, arguments, bound.stream, name=name)
+    status = run_job(query.module.find_matches, query.module.SOURCE, arguments, bound.stream, name=name)
+    if arguments.html:
+        _report(arguments, query)
+    return status
 
 
 def _explain(arguments: argparse.Namespace) -> int:
     query = _query(arguments)
     sys.stdout.write(query.explain())
+    stages: Sequence[Stage] = ()
     if arguments.analyze:
+        from sase.runtime.funnel import table
         from sase.runtime.job import open_events
 
         events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
-        sys.stdout.write("\nWhat got through\n" + query.analyze(events))
+        stages = query.stages(events)
+        sys.stdout.write("\nWhat got through\n" + table(stages))
+    if arguments.html:
+        _report(arguments, query, stages)
     return 0
+
+
+def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:
+    """Writes --html: without stages, of the matches."""
+    from sase.pictures.picture import write
+    from sase.pictures.report import report
+    from sase.runtime.errors import explained
+    from sase.runtime.job import open_events
+
+    events = None
+    if stages is None:
+        events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
+    with explained():
+        write(arguments.html, report(query, stages or (), events))
+    print(f"wrote {arguments.html}", file=sys.stderr)
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -161,6 +187,10 @@ def _parameter(text: str) -> tuple[str, object]:
 
 
 def _query(arguments: argparse.Namespace) -> Query:
+    if getattr(arguments, "html", None):
+        from sase.pictures.picture import require
+
+        require()  # rather now than after the run
     from sase.api import compile, with_schema
     from sase.compiler.parser import parse
     from sase.compiler.rules import NAMES
@@ -226,6 +256,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_arguments(command)
     add_stream_arguments(command)
+    _html_argument(command, "write a page with the pattern, the plan and the matches in time")
     _plan_arguments(command)
 
     command = _command(commands, "explain", "show the logical and the physical plan", _explain)
@@ -233,6 +264,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--analyze", action="store_true", help="run the query and show what got through each step, and what did not"
     )
+    _html_argument(command, "write a page with the pattern and the plan; with --analyze, what got through each step")
     _catalog_arguments(command)
     _events_argument(command, "read the schema from there when no catalog is given")
     _plan_arguments(command)
@@ -275,6 +307,10 @@ def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
     parser.add_argument("--events", metavar="[TYPE=]PATH", action="append", default=[], help=help)
     parser.add_argument("--format", help="format of the events, when the path does not tell")
     parser.set_defaults(verbose=False)
+
+
+def _html_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    parser.add_argument("--html", metavar="FILE", help=help)
 
 
 def _catalog_arguments(parser: argparse.ArgumentParser) -> None:

@@ -48,7 +48,7 @@ def build() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     venv.create(VENV, symlinks=True, with_pip=bundles_pip())
     say("Dependencies: installing what constraints.txt pins (about 700 MB, once)")
-    pip("install", "--editable", f"{ROOT}[dev]")
+    pip("install", "--editable", f"{ROOT}[dev,notebook]")
     STAMP.write_text(recipe())
     warm_kernel()
     say(f"Ready after {time.monotonic() - started:.0f} s")

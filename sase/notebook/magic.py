@@ -1,0 +1,185 @@
+"""The cell magic itself: from a cell to a DataFrame, and what is shown below."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import display
+
+from sase.api import Query, compile
+from sase.compiler.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
+from sase.compiler.parser import parse
+from sase.notebook import names
+from sase.notebook.work import Progress, at_work
+from sase.runtime.errors import SaseRunError, explained
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+T = TypeVar("T")
+
+
+@magics_class
+class SaseMagics(Magics):
+    @magic_arguments()
+    @argument("name", nargs="?", default="matches", help="the result's variable, and temporary view (default: matches)")
+    @argument(
+        "--events",
+        metavar="[TYPE=]EVENTS",
+        action="append",
+        default=[],
+        help="a DataFrame in a variable, or a table or view; TYPE=EVENTS where an event type has a table of its own "
+        "(default: what the query's FROM names)",
+    )
+    @argument("--catalog", help="a TOML file, or a sase.Catalog in a variable (default: the columns of the events)")
+    @argument("--count", action="store_true", help="find and count all matches, and show the earliest")
+    @argument("--explain", action="store_true", help="draw the pattern and the plan; run nothing")
+    @argument("--analyze", action="store_true", help="run, and draw how much got through each step of the plan")
+    @argument("--job", action="store_true", help="show the generated PySpark job; run nothing")
+    @cell_magic
+    def sase(self, line: str, cell: str) -> None:
+        """Find all matches of an event pattern, as a DataFrame.
+
+        The cell holds a query of the SASE language:
+
+            %%sase shoplifters --events readings
+            EVENT SEQ(SHELF-READING x, !(COUNTER-READING y), EXIT-READING z)
+            WHERE [id] WITHIN 12 hours
+
+        The matches are bound to the name (a lazy DataFrame) and registered as a temporary view of that name; the first
+        of them are shown below. {name} in a query is the value of the Python variable of that name: it is bound as a
+        value, whatever it holds, and never read as part of the query.
+        """
+        shell = cast(InteractiveShell, self.shell)
+        with readable(line, cell):
+            arguments = _arguments(self.sase, line)
+            with explained():
+                run(arguments, cell, shell.user_ns, Screen(live=hasattr(shell, "kernel")))
+
+
+def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Screen) -> None:
+    from sase.runtime.session import session
+
+    started = time.perf_counter()
+    spark = session("sase")
+    query, events = prepare(arguments, text, namespace, spark)
+    matches = query.run(events)
+    matches.createOrReplaceTempView(arguments.name)
+    namespace[arguments.name] = matches
+
+    def work(label: str, action: Callable[[], T]) -> T:
+        return at_work(spark, label, action, screen.progress)
+
+    if arguments.explain or arguments.analyze:
+        from sase import pictures
+
+        stages = work("analyzing", lambda: query.stages(events)) if arguments.analyze else None
+        screen.show(pictures.nfa(query), pictures.plan(query, stages))
+        if stages is not None:
+            screen.show(pictures.funnel(stages))
+    if arguments.job:
+        from sase.notebook.source import Source
+
+        screen.show(Source(query.job))
+    if not (arguments.explain or arguments.analyze or arguments.job):
+        from sase.notebook.preview import Preview, counted_rows, first_rows
+
+        count = None
+        if arguments.count:
+            shown, count = work("finding all matches", lambda: counted_rows(matches))
+        else:
+            shown = work("looking for matches", lambda: first_rows(matches))
+        screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started))
+
+
+def prepare(
+    arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession
+) -> tuple[Query, dict[str | None, DataFrame]]:
+    """The query of a cell, and its events."""
+    filename = f"{arguments.name}.sase"
+    parsed = parse(text, filename)
+    specs = arguments.events or ([parsed.stream] if parsed.stream else [])
+    if not specs:
+        raise OptionError(
+            "there are no events: add --events NAME, of a DataFrame or a table, or FROM NAME to the query"
+        )
+    events = names.events(specs, [name.text for part in parsed.components for name in part.types], namespace, spark)
+    query = compile(
+        text,
+        names.catalog(arguments.catalog, namespace),
+        events=events,
+        parameters=names.parameters(parsed, namespace),
+        filename=filename,
+    )
+    return query, events
+
+
+# ---- what is shown ------------------------------------------------------------------------------
+
+
+class Screen:
+    """The output of a cell. In a notebook, progress is shown and then gives way to the first result."""
+
+    def __init__(self, live: bool) -> None:
+        self._live = live
+        self._handle: Any = None
+
+    def progress(self, now: Progress) -> None:
+        if self._live:
+            self._put(now)
+
+    def show(self, *results: object) -> None:
+        for result in results:
+            self._put(result)
+            self._handle = None
+
+    def _put(self, content: object) -> None:
+        if self._handle is not None:
+            self._handle.update(content)
+        elif self._live:
+            self._handle = display(content, display_id=True)
+        else:
+            display(content)
+
+
+@contextmanager
+def readable(line: str, cell: str) -> Iterator[None]:
+    """An error that a user can mend shows its message and no traceback. Places are those of the cell."""
+    try:
+        yield
+    except SaseError as error:
+        head = f"%%sase {line}\n"
+        moved = SaseError([_moved(found, len(head)) for found in error.diagnostics], head + cell, "cell")
+        raise _plain(moved) from None
+    except (CatalogError, OptionError, SaseRunError) as error:
+        raise _plain(error) from None
+
+
+def _moved(found: Diagnostic, by: int) -> Diagnostic:
+    return replace(found, span=Span(found.span.start + by, found.span.end + by))
+
+
+def _plain(error: Exception) -> Exception:
+    lines = str(error).splitlines() if isinstance(error, SaseError) else f"error: {error}".splitlines()
+    error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # what IPython shows in place of a trace
+    return error
+
+
+def _arguments(magic: Callable[..., None], line: str) -> Namespace:
+    try:
+        arguments: Namespace = parse_argstring(magic, line)
+    except ValueError as error:  # of shlex: a quote that is not closed
+        raise UsageError(f"{error} in {shlex.quote(line)}") from None
+    if not arguments.name.isidentifier():
+        raise UsageError(f"the result's name is a Python variable, and {arguments.name!r} cannot be one")
+    return arguments

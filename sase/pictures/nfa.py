@@ -1,0 +1,151 @@
+"""The automaton of a pattern: a state an event, with what is asked of that event on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import cos, radians, sin
+from typing import TYPE_CHECKING
+
+from sase.compiler.bound import BoundQuery, Variable
+from sase.pictures.diagram import CHAR, Diagram
+from sase.pictures.picture import GREY, INK, RED, Chart, Picture
+
+if TYPE_CHECKING:
+    from sase.api import Query
+
+
+@dataclass(frozen=True)
+class Transition:
+    """What the event must be, what else must hold, and what must not have happened."""
+
+    event: str
+    conditions: tuple[str, ...]
+    unless: tuple[Unless, ...]
+
+
+@dataclass(frozen=True)
+class Unless:
+    """A negated component, and what is asked of its events."""
+
+    event: str
+    conditions: tuple[str, ...]
+
+
+def nfa(query: Query) -> Picture:
+    """The pattern as the paper draws it: every state may skip any event, and the next one takes a fitting event."""
+    transitions, after = list(_transitions(query.compiled.query)), _trailing(query.compiled.query)
+    return Picture("The pattern as an automaton", _text(transitions, after), lambda: _chart(transitions, after))
+
+
+# ---- the model ----------------------------------------------------------------------------------
+
+
+def _transitions(query: BoundQuery) -> Iterator[Transition]:
+    positive = [variable.name for variable in query.positive]
+    for at, variable in enumerate(query.positive):
+        bound = set(positive[: at + 1])
+        yield Transition(
+            _component(variable),
+            tuple(_conditions(query, variable, bound, last=at == len(positive) - 1)),
+            tuple(
+                _unless(query, negated)
+                for negated in query.negated
+                if query.neighbours(negated.name)[1] == variable.name
+            ),
+        )
+
+
+def _trailing(query: BoundQuery) -> tuple[Unless, ...]:
+    return tuple(_unless(query, negated) for negated in query.negated if query.neighbours(negated.name)[1] is None)
+
+
+def _component(variable: Variable) -> str:
+    types = variable.types[0] if len(variable.types) == 1 else f"ANY({', '.join(variable.types)})"
+    return f"{types} {variable.name}"
+
+
+def _conditions(query: BoundQuery, variable: Variable, bound: set[str], last: bool) -> Iterator[str]:
+    """What can be checked now and could not be before: all its variables are known, this one among them."""
+    for test in query.equivalences:
+        places = dict(test.positive)
+        if variable.name in places and len(places.keys() & bound) > 1:
+            yield str(test) if places.keys() <= bound or len({*places.values()}) == 1 else _equality(places, bound)
+    for part in query.predicates:
+        if part.negated is None and variable.name in part.variables and part.variables <= bound:
+            yield str(part)
+    if last and query.within and len(query.positive) > 1:
+        first = query.positive[0].name
+        yield f"{variable.name}.{query.time} - {first}.{query.time} < {query.within.text}"
+
+
+def _equality(places: dict[str, str], bound: set[str]) -> str:
+    return " = ".join(f"{name}.{attribute}" for name, attribute in places.items() if name in bound)
+
+
+def _unless(query: BoundQuery, negated: Variable) -> Unless:
+    tests = [str(test) for test in query.equivalences if test.attribute(negated.name) is not None]
+    parts = [str(part) for part in query.predicates if part.negated == negated.name]
+    after, before = query.neighbours(negated.name)
+    place = f" within {query.within.text}" if query.within and (after is None or before is None) else ""
+    return Unless(f"no {_component(negated)}{place}", (*tests, *parts))
+
+
+# ---- its forms ----------------------------------------------------------------------------------
+
+
+def _text(transitions: list[Transition], after: tuple[Unless, ...]) -> str:
+    lines = ["( 0 )  start"]
+    for state, step in enumerate(transitions, 1):
+        lines += [f"  │    {step.event}", *(f"  │      {text}" for text in step.conditions)]
+        lines += [f"  │    {text}" for text in _lines(step.unless)]
+        lines += ["  ▼", f"({state:^3})" if state < len(transitions) else f"(({state:^1}))  match"]
+    lines += [f"       {text}" for text in _lines(after)]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(unless: tuple[Unless, ...]) -> Iterator[str]:
+    for negated in unless:
+        yield f"✗ {negated.event}"
+        yield from (f"    {condition}" for condition in negated.conditions)
+
+
+def _chart(transitions: list[Transition], after: tuple[Unless, ...]) -> Chart:
+    diagram, x, y, radius = Diagram(), 70.0, 24.0, 17.0
+    diagram.text(x + 30, y, "start", colour=GREY)
+    for state, step in enumerate(transitions):
+        _state(diagram, x, y, radius, str(state), final=False)
+        top, line = y + radius, y + radius + 22
+        diagram.text(x + 30, line, step.event, "name")
+        for text in step.conditions:
+            line += 17
+            diagram.text(x + 42, line, text)
+        for text in _lines(step.unless):
+            line += 17
+            _write(diagram, x + 30, line, text)
+        y = line + 22 + radius
+        diagram.line([(x, top), (x, y - radius - 7)], head=180, colour=GREY)
+    _state(diagram, x, y, radius, str(len(transitions)), final=True)
+    diagram.text(x + 30, y, "match", "name")
+    for at, text in enumerate(_lines(after), 1):
+        _write(diagram, x + 30, y + 17 * at, text)
+    return diagram.chart()
+
+
+def _write(diagram: Diagram, x: float, y: float, text: str) -> None:
+    """What must not be. SVG drops leading spaces, so the indent is made by the place."""
+    bare = text.lstrip()
+    diagram.text(x + (len(text) - len(bare)) * CHAR, y, bare, colour=RED)
+
+
+def _state(diagram: Diagram, x: float, y: float, radius: float, name: str, final: bool) -> None:
+    diagram.circle(x, y, radius)
+    if final:
+        diagram.circle(x, y, radius - 4)
+    else:
+        # The loop: any event may be skipped here.
+        turns = [radians(45 + 270 * part / 16) for part in range(17)]
+        loop = [(x - radius - 9 + 12 * cos(turn), y - 12 * sin(turn)) for turn in turns]
+        diagram.line(loop, colour=GREY, head=60)
+        diagram.text(x - radius - 34, y, "∗", "middle", GREY)
+    diagram.text(x, y, name, "middle", INK)

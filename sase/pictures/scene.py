@@ -1,0 +1,278 @@
+"""What a timeline shows: some keys, their events, the matches among them, and what forbade the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from sase.compiler.bound import BoundQuery, EquivalenceTest
+from sase.compiler.errors import OptionError
+from sase.pictures import variants
+from sase.pictures.variants import quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from sqlglot import exp
+
+    from sase.api import Query
+    from sase.runtime.events import Events
+
+
+@dataclass(frozen=True)
+class Event:
+    lane: int
+    at: float
+    """Place on the time axis: a number, or milliseconds of the local time as if it were UTC."""
+    when: str
+    type: str
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A match, or what would be one: events by variable, as numbers of `Scene.events`."""
+
+    events: tuple[tuple[str, int], ...]
+    killers: tuple[tuple[str, int], ...] = ()
+    """What forbids it; nothing forbids a match."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    lanes: tuple[str, ...]
+    events: tuple[Event, ...]
+    matches: tuple[Run, ...]
+    killed: tuple[Run, ...]
+    window: float | None
+    """On the scale of `Event.at`."""
+    is_time: bool
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    lanes: int
+    events: int
+
+
+def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) -> Scene:
+    """`only` restricts the matches to those of a DataFrame that was derived from the query's result."""
+    from pyspark.sql import functions as F
+
+    from sase.runtime.events import check
+
+    bound = query.compiled.query
+    keys = _keys(bound)
+    stage = check(events, query.module.SOURCE).withColumn(_LANE, _lane(bound, keys))
+    lanes, since, notes = _choose(bound, keys, stage, only, limits)
+    shown = stage
+    if keys:
+        # Events that no key claims (of a negated component without it) concern every lane.
+        shown = shown.where(F.col(_LANE).isin(lanes) | F.col(_LANE).isNull())
+    if since is not None:
+        shown = shown.where(_ticks(bound) >= since - (bound.within.ticks if bound.within else 0))
+    order = [F.col(quoted(name)) for name in (bound.time, bound.order) if name]
+    table = shown.orderBy(*order).limit(limits.events + 1).toArrow()
+    if table.num_rows > limits.events:
+        table = table.slice(0, limits.events)
+        notes.append(f"the first {limits.events:,} events of these")
+    return _scene(bound, table, lanes if keys else [], notes, only)
+
+
+# ---- which keys ---------------------------------------------------------------------------------
+
+_LANE, _ROW = "__sase_lane", "__sase_row"
+
+
+def _keys(query: BoundQuery) -> list[EquivalenceTest]:
+    """The tests that all positive variables take part in: a match lies in one lane."""
+    return [test for test in query.equivalences if len(test.positive) == len(query.positive)]
+
+
+def _lane(query: BoundQuery, keys: list[EquivalenceTest]) -> Column:
+    """The key of an event as text; NULL where it has none."""
+    from pyspark.sql import functions as F
+
+    if not keys:
+        return F.lit("")
+    parts = []
+    for test in keys:
+        cases = [
+            F.when(F.col(quoted(query.type)).isin(*query.variable(name).types), F.col(quoted(attribute)))
+            for name, attribute in test.positive + test.negated
+        ]
+        parts.append(F.coalesce(*cases))
+    return _joined(keys, parts)
+
+
+def _joined(keys: list[EquivalenceTest], values: Sequence[Column]) -> Column:
+    """`id 1017`, or `card 12 · shop 3`."""
+    from pyspark.sql import functions as F
+
+    texts: list[Column] = []
+    for test, value in zip(keys, values, strict=True):
+        texts += [F.lit(f"{' · ' if texts else ''}{test.positive[0][1]} "), value.cast("string")]
+    return F.concat(*texts)  # concat, and not concat_ws: NULL makes NULL
+
+
+def _choose(
+    query: BoundQuery, keys: list[EquivalenceTest], events: DataFrame, only: DataFrame | None, limits: Limits
+) -> tuple[list[str], int | None, list[str]]:
+    """The lanes with the earliest matches, then those with the earliest forbidden ones, then any; and their start."""
+    notes: list[str] = []
+    lanes, since = _first_lanes(query, keys, events, limits.lanes + 1, only)
+    if not lanes:
+        notes.append("no matches")
+    elif len(lanes) > limits.lanes:
+        notes.append(f"the first {limits.lanes} keys with matches, of more")
+    for negated in query.negated:
+        if len(lanes) < limits.lanes:
+            more, start = _first_lanes(variants.with_killer(query, negated.name), keys, events, limits.lanes)
+            lanes = list(dict.fromkeys([*lanes, *more]))
+            since = min((tick for tick in (since, start) if tick is not None), default=None)
+    if not lanes:
+        from pyspark.sql import functions as F
+
+        first = events.where(F.col(_LANE).isNotNull()).groupBy(_LANE).agg(F.min(_ticks(query)).alias("since"))
+        lanes = [row[_LANE] for row in first.orderBy("since", _LANE).limit(limits.lanes).collect()]
+    return lanes[: limits.lanes], since, notes
+
+
+def _first_lanes(
+    query: BoundQuery, keys: list[EquivalenceTest], events: DataFrame, limit: int, only: DataFrame | None = None
+) -> tuple[list[str], int | None]:
+    from pyspark.sql import functions as F
+
+    first = next(variable.name for variable in query.positive)
+    place = {f"key{at}": variants.column(query, *test.positive[0]) for at, test in enumerate(keys)}
+    place["since"] = variants.column(query, first, query.time)
+    found = _restricted(query, place, events, only)
+    lane = _joined(keys, [F.col(f"key{at}") for at in range(len(keys))]) if keys else F.lit("")
+    rows = (
+        found.select(lane.alias(_LANE), _as_ticks(query, F.col("since")).alias("since"))
+        .groupBy(_LANE)
+        .agg(F.min("since").alias("since"))
+        .orderBy("since", _LANE)
+        .limit(limit)
+        .collect()
+    )
+    return [row[_LANE] for row in rows], min((row["since"] for row in rows), default=None)
+
+
+def _restricted(
+    query: BoundQuery, outputs: Mapping[str, exp.Expr], events: DataFrame, only: DataFrame | None
+) -> DataFrame:
+    """The matches with these columns; with `only`, those that it has."""
+    from pyspark.sql import functions as F
+
+    wanted = list(_there(query, only)) if only is not None else []
+    known = {f"value{at}": value for at, (_, value) in enumerate(wanted)}
+    found = variants.found(variants.returning(query, {**outputs, **known}), events)
+    if only is None:
+        return found
+    there = only.select([F.expr(sql).alias(f"there{at}") for at, (sql, _) in enumerate(wanted)])
+    same = [F.col(f"value{at}").eqNullSafe(F.col(f"there{at}")) for at in range(len(wanted))]
+    return found.join(there, reduce(lambda left, right: left & right, same), "left_semi").select(*outputs)
+
+
+def _there(query: BoundQuery, only: DataFrame) -> Iterator[tuple[str, exp.Expr]]:
+    """The columns of the query's result that a DataFrame still has."""
+    names = {name.lower() for name in only.columns}
+    known = [
+        (name, sql, value)
+        for name, sql, value in variants.result_columns(query)
+        if name.lower() in names and value.name != _ROW
+    ]
+    if not known:
+        raise OptionError("these are not matches of the query: they have none of the columns of its result")
+    yield from ((sql, value) for _, sql, value in known)
+
+
+def _ticks(query: BoundQuery) -> Column:
+    from pyspark.sql import functions as F
+
+    return _as_ticks(query, F.col(quoted(query.time)))
+
+
+def _as_ticks(query: BoundQuery, time: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.unix_micros(time.cast("timestamp")) if query.time_kind == "timestamp" else time.cast("bigint")
+
+
+# ---- the scene of some events -------------------------------------------------------------------
+
+
+def _scene(query: BoundQuery, table: pa.Table, lanes: list[str], notes: list[str], only: DataFrame | None) -> Scene:
+    """Asks Spark once more, for the events shown and no others, which of them make up what."""
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    numbers = pa.array(range(table.num_rows), pa.int64())
+    local = SparkSession.active().createDataFrame(table.append_column(_ROW, numbers))
+    shared = [_ELSEWHERE] if table.num_rows and table[_LANE].null_count else []
+    return Scene(
+        lanes=(*(lanes or [""]), *shared),
+        events=tuple(_events(query, local, lanes or [""])),
+        matches=tuple(_matches(query, local, only)),
+        killed=tuple(_killed(query, local)),
+        window=_length(query),
+        is_time=query.time_kind == "timestamp",
+        notes=tuple(notes),
+    )
+
+
+_ELSEWHERE = "of any key"
+
+
+def _length(query: BoundQuery) -> float | None:
+    if query.within is None:
+        return None
+    return query.within.ticks / 1000 if query.time_kind == "timestamp" else query.within.ticks
+
+
+def _events(query: BoundQuery, local: DataFrame, lanes: list[str]) -> Iterator[Event]:
+    from pyspark.sql import functions as F
+
+    values = [name for name in local.columns if name not in (query.type, query.time, _LANE, _ROW)]
+    texts = [F.col(quoted(name)).cast("string").alias(f"value{at}") for at, name in enumerate(values)]
+    time = F.col(quoted(query.time)).cast("string").alias("when")
+    for row in local.select(_ROW, _LANE, time, F.col(quoted(query.type)).alias("type"), *texts).orderBy(_ROW).collect():
+        lane = lanes.index(row[_LANE]) if row[_LANE] is not None else len(lanes)
+        known = [(name, row[f"value{at}"]) for at, name in enumerate(values)]
+        shown = tuple((name, value) for name, value in known if value is not None)
+        yield Event(lane, _at(query, row["when"]), row["when"], row["type"], shown)
+
+
+def _at(query: BoundQuery, when: str) -> float:
+    if query.time_kind == "integer":
+        return int(when)
+    return datetime.fromisoformat(when).replace(tzinfo=UTC).timestamp() * 1000
+
+
+def _matches(query: BoundQuery, local: DataFrame, only: DataFrame | None) -> Iterator[Run]:
+    for events in _rows(query, local, only):
+        yield Run(tuple(events.items()))
+
+
+def _killed(query: BoundQuery, local: DataFrame) -> Iterator[Run]:
+    """What would be a match but for a negated component, with all that forbids it."""
+    found: dict[tuple[tuple[str, int], ...], list[tuple[str, int]]] = {}
+    for negated in query.negated:
+        for events in _rows(variants.with_killer(query, negated.name), local):
+            killer = (negated.name, events.pop(negated.name))
+            found.setdefault(tuple(events.items()), []).append(killer)
+    for run, killers in sorted(found.items(), key=lambda item: [number for _, number in item[0]]):
+        yield Run(run, tuple(killers))
+
+
+def _rows(query: BoundQuery, local: DataFrame, only: DataFrame | None = None) -> Iterator[dict[str, int]]:
+    asked = variants.numbered(query, _ROW)
+    names = [variable.name for variable in asked.positive]
+    outputs = {f"row{at}": variants.column(asked, name, _ROW) for at, name in enumerate(names)}
+    for numbers in sorted(map(tuple, _restricted(asked, outputs, local, only).collect())):
+        yield dict(zip(names, numbers, strict=True))

@@ -1,0 +1,259 @@
+"""Pictures: what their text says, that they can be drawn, and that no value in them becomes markup or script."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import sase
+from sase.compiler.errors import OptionError
+from sase.pictures.scene import Limits, scene
+from sase.pictures.variants import with_killer
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+CATALOG = sase.Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "string"} for name in ("A", "B", "C")})
+QUERY = "EVENT SEQ(A x, !(B n), C z) WHERE [id] WITHIN 10"
+
+
+def events(spark: SparkSession, *rows: tuple[str, int, int | None]) -> DataFrame:
+    values = [(kind, ts, key, f"{kind}{ts}") for kind, ts, key in rows]
+    return spark.createDataFrame(values, "type string, ts bigint, id bigint, v string")
+
+
+def shown(query: sase.Query, given: DataFrame, lanes: int = 8, limit: int = 100) -> Any:
+    return scene(query, given, None, Limits(lanes, limit))
+
+
+# ---- the pattern and the plan -------------------------------------------------------------------
+
+
+def example(name: str, catalog: str, **options: Any) -> sase.Query:
+    return sase.compile(
+        (EXAMPLES / f"{name}.sase").read_text(), sase.Catalog.load(EXAMPLES / f"{catalog}.toml"), **options
+    )
+
+
+def test_the_automaton_asks_each_condition_as_soon_as_it_can_be_answered() -> None:
+    assert (
+        str(sase.nfa(example("q3", "q3")))
+        == """\
+( 0 )  start
+  │    A x1
+  │      x1.attr3 = '1'
+  ▼
+( 1 )
+  │    B x2
+  │      [attr1]
+  │      [attr2]
+  ▼
+( 2 )
+  │    D x4
+  │      [attr1]
+  │      [attr2]
+  │      x1.attr4 < x4.attr4
+  │      x4.ts - x1.ts < 6
+  │    ✗ no C x3
+  │        [attr1]
+  │        [attr2]
+  ▼
+((3))  match"""
+    )
+
+
+def test_a_trailing_negation_stands_at_the_end_with_its_window() -> None:
+    assert str(sase.nfa(sase.compile("EVENT SEQ(A x, !(B n)) WHERE [id] WITHIN 10", CATALOG))).endswith(
+        "((1))  match\n       ✗ no B n within 10\n           [id]"
+    )
+
+
+def test_the_plan_shows_the_strategy() -> None:
+    text = str(sase.plan(example("shoplifting", "retail")))
+    assert text.splitlines()[1].split()[:2] == ["TF", "Transformation"]
+    assert "stacks partitioned by [id]" in text and "no y between x and z (in the stacks)" in text
+    basic = str(sase.plan(example("shoplifting", "retail", negation="anti-join", equivalence="selection")))
+    assert re.search(r"NG  Negation +no y between x and z with \[id\] \(anti-join\)", basic)
+    assert re.search(r"σ  Selection +\[id\]", basic)
+
+
+@pytest.mark.parametrize(
+    "strategy", [{}, {"negation": "anti-join", "equivalence": "selection", "negation_place": "before"}]
+)
+def test_the_counts_of_a_run_are_on_the_edges_bottom_up(spark: SparkSession, strategy: dict[str, Any]) -> None:
+    given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 1, 2), ("B", 2, 2), ("C", 3, 2), ("C", 2, 3))
+    query = sase.compile(QUERY, CATALOG, slice="off", **strategy)
+    edges = re.findall(r"↑ (.*)", str(sase.plan(query, query.stages(given))))
+    if strategy:
+        # TF, σ, NG, SC, SS, events: without partitions, any A goes with any later C.
+        assert edges == ["1 match", "1", "5", "6 sequences", "2 x · 3 z", "6 events"]
+    else:
+        assert edges == ["1 match", "1 sequence", "2 x · 2 z", "6 events"]
+
+
+# ---- the timeline -------------------------------------------------------------------------------
+
+
+def test_matches_and_what_was_forbidden_are_told_apart(spark: SparkSession) -> None:
+    given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 4, 2), ("B", 5, 2), ("B", 6, 2), ("C", 7, 2), ("A", 3, 3))
+    seen = shown(sase.compile(QUERY, CATALOG), given)
+    assert seen.lanes == ("id 1", "id 2")
+    at = [(event.type, event.at) for event in seen.events]
+    assert at == [("A", 1), ("C", 2), ("A", 4), ("B", 5), ("B", 6), ("C", 7)]
+    assert [run.events for run in seen.matches] == [(("x", 0), ("z", 1))]
+    assert [(run.events, run.killers) for run in seen.killed] == [((("x", 2), ("z", 5)), (("n", 3), ("n", 4)))]
+    lines = str(sase.timeline(sase.compile(QUERY, CATALOG).run(given))).splitlines()
+    assert [line.replace("─", "") for line in lines] == [
+        "id 1  xz",
+        "      match x 1 → z 2",
+        "id 2  xnnz",
+        "      no match x 4 → z 7, for n 5, n 6",
+        "      1 … 7",
+    ]
+    assert len(lines[0]) == len(lines[2]) == 66 and lines[2].index("x") == 36  # in the middle of 1 … 7
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept", "forbidden"),
+    [
+        ("SEQ(!(B n), A x, C z)", [(4, 6), (15, 17)], [(4, 6)]),
+        ("SEQ(A x, !(B n), C z)", [(4, 6), (15, 17)], []),
+        ("SEQ(A x, C z, !(B n))", [(4, 6), (15, 17)], [(15, 17)]),
+    ],
+)
+def test_what_forbids_agrees_with_the_query_at_any_place(
+    spark: SparkSession, pattern: str, kept: list[Any], forbidden: list[Any]
+) -> None:
+    """The window of a first and of a last negation, as with_killer turns it into one of a sequence."""
+    given = events(spark, ("B", 1, 1), ("A", 4, 1), ("C", 6, 1), ("A", 15, 1), ("C", 17, 1), ("B", 19, 1))
+    seen = shown(sase.compile(f"EVENT {pattern} WHERE [id] WITHIN 8", CATALOG), given)
+    places = lambda runs: [tuple(seen.events[number].at for _, number in run.events) for run in runs]  # noqa: E731
+    assert places(seen.killed) == forbidden
+    assert sorted(places(seen.matches) + places(seen.killed)) == kept
+
+
+def test_a_killer_needs_its_conditions() -> None:
+    query = sase.compile("EVENT SEQ(A x, !(B n), C z) WHERE [id] AND n.v = x.v WITHIN 9", CATALOG).compiled.query
+    positive = with_killer(query, "n")
+    assert [variable.name for variable in positive.positive] == ["x", "n", "z"]
+    assert {str(test) for test in positive.equivalences} == {"[id]", "[v]"}
+    assert {name for test in positive.equivalences for name, _ in test.positive} == {"x", "n", "z"}
+
+
+def test_lanes_and_events_are_bounded_and_the_picture_says_so(spark: SparkSession) -> None:
+    rows = [row for key in range(5) for row in (("A", 10 * key, key), ("C", 10 * key + 1, key))]
+    matches = sase.compile(QUERY, CATALOG).run(events(spark, *rows))
+    text = str(sase.timeline(matches, lanes=2, limit=3))
+    assert text.splitlines()[:2] == ["(the first 2 keys with matches, of more)", "(the first 3 events of these)"]
+    assert "id 1" in text and "id 2" not in text
+
+
+def test_without_a_key_there_is_one_lane_and_without_matches_there_are_events(spark: SparkSession) -> None:
+    given = events(spark, ("A", 1, 1), ("C", 2, 2), ("B", 30, 1))
+    one = shown(sase.compile("EVENT SEQ(A x, C z) WITHIN 5", CATALOG), given)
+    assert one.lanes == ("",) and len(one.matches) == 1
+    none = shown(sase.compile(QUERY, CATALOG), given)
+    assert none.notes == ("no matches",) and none.lanes == ("id 1", "id 2") and len(none.events) == 3
+
+
+def test_events_without_the_key_have_a_lane_of_their_own(spark: SparkSession) -> None:
+    query = sase.compile("EVENT SEQ(A x, !(B n), C z) WHERE x.id = z.id WITHIN 10", CATALOG)
+    seen = shown(query, events(spark, ("A", 1, 1), ("B", 2, 7), ("C", 3, 1)))
+    assert seen.lanes == ("id 1", "of any key")
+    assert [event.lane for event in seen.events] == [0, 1, 0]
+    assert [run.killers for run in seen.killed] == [(("n", 1),)]
+
+
+def test_matches_that_were_filtered_need_their_query_and_are_drawn_alone(spark: SparkSession) -> None:
+    given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 1, 2), ("C", 2, 2), ("C", 3, 2))
+    for text in (QUERY, QUERY + " RETURN x.id AS key, z.ts AS ended"):
+        query = sase.compile(text, CATALOG)
+        few = query.run(given).where("z.ts = 3" if text is QUERY else "ended = 3")
+        with pytest.raises(OptionError, match="do not know where they come from"):
+            sase.timeline(few, given)
+        lines = str(sase.timeline(few, given, query=query)).splitlines()
+        assert [line.strip() for line in lines if "match" in line] == ["match x 1 → z 3"]
+    with pytest.raises(OptionError, match="have none of the columns"):
+        sase.timeline(spark.range(1), given, query=query)
+
+
+def test_time_is_shown_as_the_session_has_it(spark: SparkSession) -> None:
+    readings = spark.read.parquet(str(EXAMPLES / "data/retail.parquet")).where("id = 1017")
+    picture = sase.timeline(example("shoplifters", "retail").run(readings))
+    assert "match x 07:30:08 → z 09:41:13" in str(picture)
+    places = [row.get("x") for rows in picture.chart.to_dict()["datasets"].values() for row in rows]
+    assert 1772436608000 in places  # 2026-03-02 07:30:08, as if it were UTC
+
+
+# ---- files and pages ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pictures(spark: SparkSession) -> dict[str, sase.pictures.Picture]:
+    evil = "</script><script>alert('<b>')</script>"
+    given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 1, 2), ("B", 2, 2), ("C", 3, 2)).replace("A1", evil, "v")
+    query = sase.compile(QUERY + " RETURN x.v, z.ts", CATALOG)
+    stages = query.stages(given)
+    return {
+        "nfa": sase.nfa(query),
+        "plan": sase.plan(query, stages),
+        "funnel": sase.funnel(stages),
+        "timeline": sase.timeline(query.run(given)),
+    }
+
+
+@pytest.mark.parametrize("name", ["nfa", "plan", "funnel", "timeline"])
+def test_every_picture_is_a_file_of_each_kind_that_needs_nothing_else(
+    pictures: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    for suffix in ("svg", "html", "txt"):
+        pictures[name].save(tmp_path / f"picture.{suffix}")
+    assert (tmp_path / "picture.txt").read_text() == pictures[name].text
+    svg = (tmp_path / "picture.svg").read_text()
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg" and "prefers-color-scheme: dark" in svg
+    page = (tmp_path / "picture.html").read_text()
+    assert not re.search(r"""(src|href)=["'](https?:)?//""", page)
+    assert "color-scheme: light dark" in page and "<svg" in page
+    assert ("saseVegaEmbed = " in page.replace("saseVegaEmbed=", "saseVegaEmbed = ")) is (name == "timeline")
+
+
+def test_what_a_value_holds_stays_a_value(pictures: dict[str, Any]) -> None:
+    html = pictures["timeline"].fragment()
+    assert "alert(" in html and "<script>alert" not in html and "<b>" not in html
+    assert html.count("<script>") == html.count("</script>") == 1
+
+
+def test_the_library_goes_to_a_notebook_once(pictures: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sase.pictures.picture._Shipped.library", False)
+    sizes = [len(pictures["timeline"]._repr_mimebundle_()["text/html"]) for _ in range(2)]
+    assert sizes[0] > 500_000 > 200_000 > sizes[1]
+    assert len(pictures["plan"]._repr_mimebundle_()["text/html"]) < 50_000
+
+
+def test_an_unknown_suffix_and_an_unwritable_place_are_said(pictures: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"saved as .html, .svg or .txt, not as .pdf"):
+        pictures["nfa"].save(tmp_path / "picture.pdf")
+    with pytest.raises(OptionError, match="cannot be written"):
+        pictures["nfa"].save(tmp_path / "nowhere" / "picture.txt")
+
+
+def test_without_the_library_there_is_text_and_a_hint(
+    pictures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "altair":
+            raise ImportError(name)
+        return usual(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    bundle = pictures["plan"]._repr_mimebundle_()
+    assert list(bundle) == ["text/plain"] and "pip install 'sase[notebook]'" in bundle["text/plain"]
+    with pytest.raises(OptionError, match=r"pip install 'sase\[notebook\]'"):
+        pictures["plan"].save("plan.svg")

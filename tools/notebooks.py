@@ -1,0 +1,66 @@
+"""Execute the notebooks, all in one kernel, and save them with outputs that are small.
+
+Between notebooks the kernel forgets its variables; its Spark session stays, which spares a JVM a notebook.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+CELL_SECONDS = 300
+
+FORGET = "get_ipython().reset(new_session=False); get_ipython().extension_manager.loaded.discard('sase')"
+
+
+def executed(paths: list[Path]) -> Iterator[tuple[Path, Any]]:
+    """Each notebook as it is after a run from top to bottom. An error that a cell does not announce is raised."""
+    manager = KernelManager(kernel_name="python3")
+    manager.start_kernel(cwd=str(ROOT / "notebooks"), env=os.environ | {"TZ": "UTC"})
+    try:
+        for path in paths:
+            notebook = nbformat.read(path, as_version=4)
+            client = NotebookClient(notebook, km=manager, timeout=CELL_SECONDS)
+            with client.setup_kernel():
+                client.kc.execute_interactive(FORGET, silent=True, timeout=CELL_SECONDS)
+                client.execute(reset_kc=False)
+            slim(notebook)
+            yield path, notebook
+    finally:
+        manager.shutdown_kernel(now=True)
+
+
+def slim(notebook: Any) -> None:
+    """Drops what changes from run to run, and the JavaScript library: without it, a picture stands still."""
+    from sase.pictures.picture import LIBRARY_START
+
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", []):
+            output.pop("transient", None)
+            html = output.get("data", {}).get("text/html", "")
+            if html.startswith(LIBRARY_START):
+                output["data"]["text/html"] = html.partition("</script>")[2]
+
+
+def main() -> None:
+    for path, notebook in executed(NOTEBOOKS):
+        path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
