@@ -64,6 +64,19 @@ def compile_query(
     query = bind(parsed, catalog)
     if stream:
         options = _for_stream(parsed, query, options)
+    return compile_bound(query, options, version=version, standalone=standalone, stream=stream)
+
+
+def compile_bound(
+    query: BoundQuery,
+    options: Options | None = None,
+    *,
+    version: str,
+    standalone: str | None = None,
+    stream: bool = False,
+) -> Compiled:
+    """From the bound query on, whatever it was written in."""
+    options = options or Options()
     choices = choose(query, options.strategy, options.disable, options.statistics)
     if stream and options.strategy.negation != "anti-join" and "negation_in_stacks" not in options.disable:
         # A stream has no join that would do for a lone positive component.
