@@ -6,6 +6,8 @@ Text of the user reaches the file in two ways only: as a Python literal made by 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -97,7 +99,8 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
     return {
         "title": printable(title),
         "query_lines": comment_lines(query.text.strip("\n")),
-        "command": printable(f"spark-submit {Path(query.filename).stem}.py --events EVENTS --out MATCHES"),
+        "command": printable(f"spark-submit {Path(query.filename).stem}.py --events EVENTS --out MATCHES")
+        + (" --checkpoint CHECKPOINT --max-delay DELAY" if plan.stream else ""),
         "notes": _notes(plan),
         "standalone": standalone,
         "imports": _imports(plan, standalone is not None),
@@ -135,6 +138,7 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
         "anti_joins": [_anti_join(plan, join) for join in plan.anti_joins],
         "output": _output(plan),
         "steps": _steps(plan),
+        "stream": _stream(plan) if plan.stream else None,
         "name": literal(Path(query.filename).stem),
         "default_events": literal(query.stream),
     }
@@ -146,6 +150,8 @@ def _trailing(plan: PhysicalPlan) -> bool:
 
 
 def _notes(plan: PhysicalPlan) -> list[str]:
+    if plan.stream:
+        return []
     if plan.kernel is not None and not plan.kernel.keys and plan.kernel.slice is None:
         return [
             "",
@@ -156,7 +162,7 @@ def _notes(plan: PhysicalPlan) -> list[str]:
 
 def _imports(plan: PhysicalPlan, standalone: bool) -> list[str]:
     kernel = plan.kernel
-    events = ["Source", "check"]
+    events = ["Source"] if plan.stream else ["Source", "check"]
     if kernel or plan.window or plan.anti_joins:
         events.append("ticks")
     if kernel:
@@ -165,14 +171,22 @@ def _imports(plan: PhysicalPlan, standalone: bool) -> list[str]:
         events.append("later")
     lines = [
         f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}",
-        "from sase.runtime.job import main",
     ]
+    if not plan.stream:
+        lines.append("from sase.runtime.job import main")
     if kernel:
         clauses = [*kernel.where, *(clause for state in kernel.negated for clause in state.where)]
         names = {type(atom).__name__ for clause in clauses for atom in clause} | {"Pattern"}
         if kernel.negated:
             names.add("Negated")
+        if plan.outside:
+            names.add("Outside")
         lines.append(f"from sase.runtime.pattern import {', '.join(sorted(names))}")
+    if plan.stream:
+        sequences = "scan_and_construct_live" if kernel else "single_events"
+        lines.append(f"from sase.runtime.stream import Columns, Options, Stream, matters, {sequences}, watch")
+        lines.append("from sase.runtime.stream_job import Tables, file_streams, main")
+    elif kernel:
         lines.append("from sase.runtime.ssc import match_schema, scan_and_construct")
     if standalone:
         lines.insert(0, "from sase.runtime import ssc")
@@ -186,6 +200,9 @@ def _selected(plan: PhysicalPlan) -> list[str]:
         return []
     wanted = {column for columns in plan.emit.values() for column in columns} | {*kernel.keys, *kernel.cross}
     wanted |= {plan.query.order} if plan.query.order else set()
+    if plan.stream:  # an event that comes too late must be known by its type and time
+        wanted |= {plan.query.type, plan.query.time}
+        wanted |= {column for component in plan.outside for column in component.columns}
     for clause in (*kernel.where, *(clause for state in kernel.negated for clause in state.where)):
         for atom in clause:
             wanted |= {atom.left_column, atom.right_column} if isinstance(atom, Compare) else {atom.column}
@@ -197,7 +214,8 @@ def _selected(plan: PhysicalPlan) -> list[str]:
 
 def _whole(plan: PhysicalPlan) -> Mapping[str, str]:
     ((variable, columns),) = plan.emit.items()
-    return {"variable": literal(variable), "columns": ", ".join(literal(column_sql(column)) for column in columns)}
+    quoted = ", ".join(literal(column_sql(column)) for column in columns)
+    return {"variable": literal(variable), "columns": quoted, "names": literal(list(columns))}
 
 
 def _pattern(kernel: Kernel, window: bool) -> list[str]:
@@ -349,4 +367,61 @@ def _steps(plan: PhysicalPlan) -> list[str]:
     selection = ["matches = within(matches)"] if plan.window else []
     selection += ["matches = select(matches)"] if plan.selection else []
     negation = [f"matches = {join.function}(matches, events)" for join in plan.anti_joins]
+    if plan.stream:
+        lines = []
+        negation = [f"matches = {each.function}(matches)" for each in plan.outside if each.conditions]
     return [*lines, *(negation + selection if plan.negation_first else selection + negation)]
+
+
+# ---- streams ------------------------------------------------------------------------------------
+
+
+def _stream(plan: PhysicalPlan) -> Mapping[str, Any]:
+    kernel = plan.kernel
+    ours = ", ".join(f"{name}={literal(plan.own(name))}" for name in ("time", "states", "reason", "record", "clock"))
+    required = dict.fromkeys([plan.query.type, plan.query.time, *([plan.query.order] if plan.query.order else [])])
+    shown = dict.fromkeys([*required, *(_selected(plan) if kernel else next(iter(plan.emit.values())))])
+    fills = f"{plan.own('states')} <> 0" if kernel else plan.fills[0].condition
+    columns = {name: kind for declared in plan.types.values() for name, kind in declared.items()}
+    schema = {plan.query.type: "string", **columns, "_corrupt_record": "string"}
+    return {
+        "columns": f"Columns({ours})",
+        "own": [literal(plan.own(name)) for name in ("reason", "record", "clock")],
+        "fills": literal(fills),
+        "shown": wrapped(list(shown), 8),
+        "state": literal(fingerprint(plan)),
+        "outside": [
+            f"Outside({literal(each.variable)}, after={literal(each.after)}, before={literal(each.before)}, "
+            f"keyed={each.keyed}, columns={literal(each.columns)}),"
+            for each in plan.outside
+        ],
+        "filters": [
+            {
+                "function": each.function,
+                "condition": literal(
+                    f"NOT exists({column_sql(each.variable)}, {column_sql(each.variable)} -> "
+                    f"({' AND '.join(each.conditions)}) IS TRUE)"
+                ),
+            }
+            for each in plan.outside
+            if each.conditions
+        ],
+        "schema": literal(", ".join(f"{column_sql(name)} {kind}" for name, kind in schema.items())),
+    }
+
+
+def fingerprint(plan: PhysicalPlan) -> str:
+    """Names what the state of a stream is made of: what must stay as it is for a checkpoint to fit.
+
+    Not the conditions between events, and not what is made of a match: with other ones, the events that are remembered
+    are the same.
+    """
+    query, kernel = plan.query, plan.kernel
+    within = query.within.ticks if query.within else None
+    parts: list[object] = [query.time, query.type, query.order, query.time_kind, within, plan.types]
+    parts += [[fill.variable, fill.condition] for fill in plan.fills]
+    if kernel is not None:
+        parts += [kernel.keys, kernel.cross, [[column.name, column.sql] for column in kernel.computed], _selected(plan)]
+        parts += [[state.variable, state.after, state.before] for state in kernel.negated]
+        parts += [[each.variable, each.after, each.before, each.keyed] for each in plan.outside]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sase.compiler import rules
 from sase.compiler.binder import bind
@@ -11,13 +11,14 @@ from sase.compiler.bound import BoundQuery
 from sase.compiler.catalog import Catalog
 from sase.compiler.codegen import generate
 from sase.compiler.durations import UNITS, microseconds
-from sase.compiler.errors import OptionError, did_you_mean
+from sase.compiler.errors import Diagnostic, OptionError, SaseError, did_you_mean
 from sase.compiler.explain import explain
 from sase.compiler.logical import Plan, basic_plan
 from sase.compiler.parser import parse, parse_duration
 from sase.compiler.physical import PhysicalPlan, physical_plan
 from sase.compiler.rules.negation_in_stacks import move_into_stacks, why_not_in_stacks
 from sase.compiler.strategy import Strategy
+from sase.compiler.syntax import Query
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,41 @@ def compile_query(
     filename: str = "query.sase",
     version: str,
     standalone: str | None = None,
+    stream: bool = False,
 ) -> Compiled:
     options = options or Options()
-    query = bind(parse(text, filename), catalog)
+    parsed = parse(text, filename)
+    query = bind(parsed, catalog)
+    if stream:
+        options = _for_stream(parsed, query, options)
     plan = _forced(rules.optimise(basic_plan(query, options.strategy), _switched_off(options)))
-    physical = physical_plan(plan)
+    if stream and len(query.positive) == 1 and "negation_in_stacks" not in _switched_off(options):
+        plan = move_into_stacks(plan)  # a stream has no join that would do for a lone positive component
+    physical = physical_plan(plan, stream)
     return Compiled(query, plan, physical, generate(physical, version, standalone))
 
 
 def check_query(text: str, catalog: Catalog, filename: str) -> None:
     """Raises what is wrong with the query; an open catalog leaves types and attributes unchecked."""
     bind(parse(text, filename), catalog)
+
+
+def _for_stream(parsed: Query, query: BoundQuery, options: Options) -> Options:
+    """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
+    if query.within is None and len(query.variables) > 1:
+        found = Diagnostic(
+            "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
+            "would grow without end",
+            parsed.span,
+            "add a window, such as WITHIN 12 hours",
+        )
+        raise SaseError([found], parsed.text, parsed.filename)
+    strategy = options.strategy
+    if strategy.slice not in ("auto", "off") or strategy.parallel in ("time", "both"):
+        raise OptionError("a stream is not cut into time slices: leave slice and parallel out")
+    if strategy.partitions is not None:
+        raise OptionError("a stream has buckets of keys instead of partitions: see --buckets")
+    return replace(options, strategy=replace(strategy, slice="off", parallel="auto"))
 
 
 def _switched_off(options: Options) -> frozenset[str]:

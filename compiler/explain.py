@@ -125,6 +125,11 @@ def _steps(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
         first, last = query.positive[0].name, query.positive[-1].name
         selection.insert(0, ("filter", f"{last}.{query.time} - {first}.{query.time} < window"))
     joins = [("anti-join", _anti_join(plan, join)) for join in plan.anti_joins]
+    joins += [
+        ("filter", f"no {each.variable} in its interval with {' and '.join(each.conditions)}")
+        for each in plan.outside
+        if each.conditions
+    ]
     yield from joins + selection if plan.negation_first else selection + joins
     yield (
         "result",
@@ -137,16 +142,23 @@ def _kernel_steps(plan: PhysicalPlan, kernel: Kernel) -> Iterator[tuple[str, str
         yield "compute", f"{column.name}: {column.sql}"
     if kernel.slice:
         yield "copy", f"to time slices of {_length(kernel.slice, plan.query.time_kind)}"
+    if plan.stream:
+        yield "order", "released by the watermark"
+        yield "shuffle", "to " + (f"buckets of {', '.join(kernel.keys)}" if kernel.keys else "one bucket")
+        yield "state", f"what {plan.query.within.text if plan.query.within else ''} can reach"
     by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
     count = f" into {plan.partitions} partitions" if plan.partitions else ""
     shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
-    yield "shuffle", (f"by {', '.join(shuffled)}{count}" if shuffled else "everything to one partition")
+    if not plan.stream:
+        yield "shuffle", (f"by {', '.join(shuffled)}{count}" if shuffled else "everything to one partition")
     yield "sort", "by " + ", ".join([*by, plan.own("time"), *([plan.query.order] if plan.query.order else [])])
     checks = "".join(f", {_clause(clause)}" for clause in kernel.where)
     yield "kernel", f"{' → '.join(kernel.positive)}{checks}"
     for state in kernel.negated:
         conditions = " and ".join(_clause(clause) for clause in state.where)
         yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
+    for each in plan.outside:
+        yield "look up", f"{each.variable} in the interval of each sequence"
 
 
 def _clause(clause: Clause) -> str:

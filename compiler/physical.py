@@ -101,6 +101,22 @@ class AntiJoin:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """In a stream, a negated component that is not in the stacks: each match brings its events along, for Spark."""
+
+    variable: str
+    after: str | None
+    before: str | None
+    keyed: bool
+    """Its events share the partition key."""
+    function: str
+    fill: Fill
+    columns: tuple[str, ...]
+    conditions: tuple[str, ...]
+    """What an event must meet to forbid a match; none if being in the interval is enough."""
+
+
+@dataclass(frozen=True)
 class PhysicalPlan:
     query: BoundQuery
     types: Mapping[str, Mapping[str, str]]
@@ -117,18 +133,21 @@ class PhysicalPlan:
     """Starts the name of every column that is ours; no column of the user starts with it."""
     negation_first: bool
     partitions: int | None
+    stream: bool = False
+    outside: tuple[Outside, ...] = ()
 
     def own(self, name: str) -> str:
         return self.prefix + name
 
 
-def physical_plan(plan: Plan) -> PhysicalPlan:
-    return _Planner(plan).plan_all()
+def physical_plan(plan: Plan, stream: bool = False) -> PhysicalPlan:
+    return _Planner(plan, stream).plan_all()
 
 
 class _Planner:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, stream: bool) -> None:
         self.plan = plan
+        self.stream = stream
         self.query = plan.query
         self.prefix = _prefix(plan.query)
         self.computed: dict[str, Computed] = {}  # by variable and SQL
@@ -136,9 +155,11 @@ class _Planner:
         self.carried: dict[str, set[str]] = {variable.name: set() for variable in plan.query.positive}
 
     def plan_all(self) -> PhysicalPlan:
-        kernel = self.kernel() if needs_kernel(self.plan) else None
+        kernel = self.kernel() if needs_kernel(self.plan) or (self.stream and self.plan.negations) else None
         selection = self.selection()
-        anti_joins = tuple(self.anti_join(negation, index) for index, negation in enumerate(self.plan.negations))
+        numbered = list(enumerate(self.plan.negations))
+        anti_joins = () if self.stream else tuple(self.anti_join(negation, index) for index, negation in numbered)
+        outside = tuple(self.outside(negation, index) for index, negation in numbered) if self.stream else ()
         output = self.output()
         if self.plan.window:
             self.carry((self.query.positive[0].name, self.query.time), (self.query.positive[-1].name, self.query.time))
@@ -146,7 +167,7 @@ class _Planner:
         inside = [state.variable for state in kernel.negated] if kernel else []
         fills = tuple(
             self.fill(variable) for variable in (*self.query.positive, *(self.query.variable(name) for name in inside))
-        )
+        ) + tuple(component.fill for component in outside)
         return PhysicalPlan(
             query=self.query,
             types=self.types(emit),
@@ -160,6 +181,8 @@ class _Planner:
             prefix=self.prefix,
             negation_first=self.plan.negation_first,
             partitions=self.plan.strategy.partitions,
+            stream=self.stream,
+            outside=outside,
         )
 
     # ---- the kernel -----------------------------------------------------------------------------
@@ -243,6 +266,8 @@ class _Planner:
             return names.pop()
         name = f"{self.prefix}key_{index + 1}"
         inside = {negation.variable for negation in self.plan.construction.negations}
+        if self.stream:
+            inside |= {negation.variable for negation in self.plan.negations}
         cases = " ".join(
             f"WHEN {scalars.column_sql(self.prefix + variable)} THEN {scalars.column_sql(attribute)}"
             for variable, attribute in places
@@ -312,14 +337,44 @@ class _Planner:
                 self.carry((neighbour, self.query.time))
                 if self.query.order:
                     self.carry((neighbour, self.query.order))
-        safe = re.sub(r"\W", "_", variable.name, flags=re.ASCII)
         return AntiJoin(
             variable=variable.name,
             after=after,
             before=before,
             first=first,
             last=last,
-            function=f"without_{safe}" if safe == variable.name else f"without_{index + 1}",
+            function=_function(variable, index),
+            fill=self.fill(variable),
+            columns=_in_order(variable, own),
+            conditions=tuple(conditions),
+        )
+
+    def outside(self, negation: Negation, index: int) -> Outside:
+        """The anti-join of a stream. The interval is the runtime's; only conditions on attributes are left."""
+        variable = self.query.variable(negation.variable)
+        partition = self.plan.scan.partition
+        keyed = all(test.attribute(variable.name) is not None for test in partition)
+        own: set[str] = set()
+        conditions = []
+        for test in negation.equivalences:
+            if keyed and test in partition:
+                continue
+            partner, attribute = test.positive[0], str(test.attribute(variable.name))
+            self.carry(partner)
+            own.add(attribute)
+            self.not_null.setdefault(variable.name, {})[attribute] = None
+            conditions.append(_chain_sql((partner, (variable.name, attribute))))
+        for predicate in negation.predicates:
+            self.carry_columns(predicate.condition)
+            own |= {column.name for column in scalars.columns(predicate.condition) if column.table == variable.name}
+            conditions.append(_operand_sql(predicate.condition))
+        if conditions and not own:
+            own.add(self.query.time)
+        return Outside(
+            variable.name,
+            *self.query.neighbours(variable.name),
+            keyed=keyed,
+            function=_function(variable, index),
             fill=self.fill(variable),
             columns=_in_order(variable, own),
             conditions=tuple(conditions),
@@ -400,6 +455,11 @@ class _Planner:
                 self.query.filename,
             )
         return merged
+
+
+def _function(variable: Variable, index: int) -> str:
+    safe = re.sub(r"\W", "_", variable.name, flags=re.ASCII)
+    return f"without_{safe}" if safe == variable.name else f"without_{index + 1}"
 
 
 def _prefix(query: BoundQuery) -> str:

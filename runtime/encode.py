@@ -8,7 +8,7 @@ order, and strings, binaries and decimals become their ranks among the values th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -333,3 +333,50 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, dict) and isinstance(b, dict):
         return all(_same(a[name], b[name]) for name in a)
     return bool(a == b or (a != a and b != b))
+
+
+def group_codes(columns: Sequence[pa.ChunkedArray], rows: int) -> Ints:
+    """Numbers from 0 that two rows share exactly when they agree on all columns; NULL agrees with NULL."""
+    codes = np.zeros(rows, np.int64)
+    for column in columns:
+        for field in _fields(column):
+            values = _codes(field)
+            pairs = pa.array(codes * (rows + 1) + values)
+            codes = pairs.dictionary_encode().indices.to_numpy().astype(np.int64) if codes.any() else values
+    return codes
+
+
+def ranks(column: pa.ChunkedArray) -> list[Ints]:
+    """Integers in Spark's order of the values, most significant first: one array, or one a field of a struct."""
+    found = []
+    for field in _fields(column):
+        rank = np.empty(len(field), np.int64)
+        kind = _kind(["tie-breaker"], [field])
+        if kind in _RANKED or not _fill_integers(rank, field):
+            _fill_ranks([rank], [field], kind, True)
+        found.append(rank)
+    return found
+
+
+def _fields(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """The columns that a struct is made of, in order: whether it is there, then its fields."""
+    if not pa.types.is_struct(column.type):
+        yield column
+        return
+    yield column.is_valid()
+    for field in column.flatten():
+        yield from _fields(field)
+
+
+def _codes(column: pa.ChunkedArray) -> Ints:
+    """Numbers from 0 up that are equal exactly where the values are; at most as many as there are rows."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if pa.types.is_nested(column.type):  # Arrow does not hash lists
+        known: dict[str, int] = {}
+        return np.array([known.setdefault(repr(value), len(known)) for value in column.to_pylist()], np.int64)
+    coded = column.dictionary_encode()
+    indices = pa.chunked_array([array.indices for array in coded.chunks], pa.int32())
+    missing = len(coded.chunk(0).dictionary) if coded.num_chunks else 0
+    codes: Ints = indices.fill_null(missing).to_numpy().astype(np.int64)
+    return codes

@@ -76,6 +76,23 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     What a type does not declare is NULL in its events. Events without a type, time or tie-breaker cannot take part:
     the tally counts them. Lazy, and checking the result again changes nothing.
     """
+    united = unite(events, source)
+    if tally is not None:
+        return tally.watch(united, source).select(names_of(source))
+    complete = reduce(Column.__and__, (F.col(quoted(name)).isNotNull() for name in source.required))
+    return united.where(complete).select(names_of(source))
+
+
+def names_of(source: Source) -> list[str]:
+    return [quoted(name) for name in (source.type, *source.columns)]
+
+
+def unite(events: Events, source: Source, every: bool = False, keep: Sequence[str] = ()) -> DataFrame:
+    """One table of the events, with NULL where type, time or tie-breaker are missing.
+
+    `every` lets events of types that the query does not name through. `keep` names columns to take along as they are,
+    from the tables that have them.
+    """
     tables = _tables(events, source)
     columns = [_Column(name, _parsed(kinds), name in source.required) for name, kinds in source.columns.items()]
     complaints = [table.complaint(source.type) for table in tables if table.shared]
@@ -85,18 +102,23 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     if any(complaints):
         raise SaseRunError("\n".join(filter(None, complaints)))
 
-    united = reduce(
+    return reduce(
         lambda left, right: left.unionByName(right, allowMissingColumns=True),
         (
-            table.select(source.type, {column: column.kind(tables) for column in columns if column.is_in(table)})
+            table.select(
+                source.type, {column: column.kind(tables) for column in columns if column.is_in(table)}, every, keep
+            )
             for table in tables
         ),
     )
-    names = [quoted(name) for name in (source.type, *source.columns)]
-    if tally is not None:
-        return tally.watch(united, source).select(names)
-    complete = reduce(Column.__and__, (F.col(quoted(name)).isNotNull() for name in source.required))
-    return united.where(complete).select(names)
+
+
+def streaming(events: Events) -> bool:
+    """Whether these are streams, all of them."""
+    kinds = {frame.isStreaming for _, frame in _pairs(events)}
+    if len(kinds) > 1:
+        raise SaseRunError("some of the events are a stream and some are not: read all of them in one way")
+    return kinds == {True}
 
 
 def ticks(events: DataFrame, column: str) -> Column:
@@ -197,13 +219,16 @@ class _Table:
             return f'column "{type_column}" of {self.whose} is {kind.simpleString()}, and event types are strings'
         return None
 
-    def select(self, type_column: str, columns: Mapping[_Column, DataType | None]) -> DataFrame:
+    def select(
+        self, type_column: str, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
+    ) -> DataFrame:
         events, event_type = self.frame, F.lit(self.types[0])
         if self.shared:
             event_type = F.col(quoted(self.spelling(type_column) or type_column))
-            # The first filter, in plain sight of the source: files and partitions of other types are not even read.
-            # Events without a type come along to be counted.
-            events = events.where(event_type.isin(*self.types) | event_type.isNull())
+            if not every:
+                # The first filter, in plain sight of the source: files and partitions of other types are not even
+                # read. Events without a type come along to be counted.
+                events = events.where(event_type.isin(*self.types) | event_type.isNull())
         selected = [event_type.cast("string").alias(type_column)]
         for column, kind in columns.items():
             value = F.col(quoted(self.spelling(column.name) or column.name))
@@ -214,7 +239,7 @@ class _Table:
                 # Whatever the table holds there: an event has the attributes that its type declares, and no others.
                 value = F.when(event_type.isin(*declaring), value)
             selected.append(value.alias(column.name))
-        return events.select(selected)
+        return events.select(*selected, *(quoted(name) for name in keep if name in self.frame.columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,20 +289,23 @@ class _Column:
 
 def _tables(events: Events, source: Source) -> list[_Table]:
     """The tables to read, without those of event types that the query does not name."""
-    given: list[tuple[str | None, DataFrame]]
-    match events:
-        case DataFrame():
-            given = [(None, events)]
-        case Mapping():
-            given = list(events.items())
-        case _:
-            given = list(events)
+    given = _pairs(events)
     shared = shared_types([name for name, _ in given], source)
     return [
         _Table(frame, shared if name is None else (name,), shared=name is None)
         for name, frame in given
         if name in source.types or (name is None and shared)
     ]
+
+
+def _pairs(events: Events) -> list[tuple[str | None, DataFrame]]:
+    match events:
+        case DataFrame():
+            return [(None, events)]
+        case Mapping():
+            return list(events.items())
+        case _:
+            return list(events)
 
 
 def shared_types(given: Collection[str | None], source: Source) -> tuple[str, ...]:

@@ -95,12 +95,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
     parser.add_argument(
-        "--limit", metavar="N", type=_positive, default=20, help="how many matches to print (default: %(default)s)"
+        "--limit", metavar="N", type=positive, default=20, help="how many matches to print (default: %(default)s)"
     )
     parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
     return int(text)
@@ -116,15 +116,15 @@ def run_job(
 ) -> int:
     """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
     started = time.perf_counter()
-    specs = _specs(arguments, default_events)
+    given = specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose)
-        inputs = find_inputs(spark, specs, source.types, arguments.format)
+        inputs = find_inputs(spark, given, source.types, arguments.format)
         if arguments.out:
             _protect(Files(spark), arguments.out, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally()
         matches = find_matches(check(read_events(spark, inputs, source), source, tally))
-        found = _write(matches, arguments) if arguments.out else _show(matches, arguments.limit)
+        found = _write(matches, arguments) if arguments.out else show(matches, arguments.limit)
         counts, read = tally.counts(), _events_read(spark, _needed(inputs, source), account)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
     if counts.ignored:
@@ -136,17 +136,17 @@ def open_events(
     arguments: argparse.Namespace, source: Source, default_events: str | None = None
 ) -> list[tuple[str | None, DataFrame]]:
     """The events that the arguments name, for `check`."""
-    specs = _specs(arguments, default_events)
+    given = specs(arguments, default_events)
     with explained():
         spark = session("sase", arguments.verbose)
-        return read_events(spark, find_inputs(spark, specs, source.types, arguments.format), source)
+        return read_events(spark, find_inputs(spark, given, source.types, arguments.format), source)
 
 
-def _specs(arguments: argparse.Namespace, default_events: str | None) -> list[str]:
-    specs = arguments.events or ([default_events] if default_events else [])
-    if not specs:
+def specs(arguments: argparse.Namespace, default_events: str | None) -> list[str]:
+    given = arguments.events or ([default_events] if default_events else [])
+    if not given:
         raise SaseRunError("there are no events: add --events PATH")
-    return list(specs)
+    return list(given)
 
 
 # ---- finding events -----------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def find_inputs(
 ) -> list[Input]:
     """What the arguments of --events name."""
     files = Files(spark)
-    return [_find(spark, files, *_split(files, spec, types), format) for spec in specs]
+    return [_find(spark, files, *split(files, spec, types), format) for spec in specs]
 
 
-def _split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:
+def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:
     """Event type and location. Paths have equals signs, too: the query's types decide, then what exists."""
     for name in sorted(types, key=len, reverse=True):
         if spec.startswith(f"{name}="):
@@ -186,14 +186,14 @@ def _find(spark: SparkSession, files: Files, event_type: str | None, location: s
     if found:
         paths = tuple(str(status.getPath()) for status in found)
         return Input(event_type, location, format or files.format(location, found), paths)
-    if _is_table(spark, location):
+    if is_table(spark, location):
         return Input(event_type, location, "table")
-    if found is None and (known := format or _format_of(location)):
+    if found is None and (known := format or format_of(location)):
         return Input(event_type, location, known)
     raise SaseRunError(f"there is no file and no table {location}")
 
 
-def _is_table(spark: SparkSession, name: str) -> bool:
+def is_table(spark: SparkSession, name: str) -> bool:
     try:
         return spark.catalog.tableExists(name)
     except ParseException:  # no name at all
@@ -217,6 +217,42 @@ class Files:
         path, system = self._open(pattern)
         return list(system.globStatus(path) or [])
 
+    def has_data(self, location: str) -> bool:
+        """Whether there is a file, at any depth, that is not hidden."""
+        return any(self._holds(status) for status in self.matching(location) or ())
+
+    def _holds(self, status: JavaObject) -> bool:
+        if str(status.getPath().getName()).startswith(("_", ".")):
+            return False
+        if not status.isDirectory():
+            return True
+        _, system = self._open(str(status.getPath()))
+        return any(self._holds(child) for child in system.listStatus(status.getPath()))
+
+    def read(self, location: str) -> str | None:
+        """A small text; None if there is no such file."""
+        if not self.matching(location):
+            return None
+        path, system = self._open(location)
+        stream = system.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, location: str, text: str) -> None:
+        path, system = self._open(location)
+        stream = system.create(path, True)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
+
+    def rename(self, location: str, target: str) -> None:
+        path, system = self._open(location)
+        if not system.rename(path, self._open(target)[0]):
+            raise SaseRunError(f"{location} cannot be renamed to {target}")
+
     def qualified(self, location: str) -> str:
         path, system = self._open(location)
         return str(system.makeQualified(path))
@@ -235,12 +271,12 @@ class Files:
     def _formats(self, status: JavaObject) -> set[str]:
         name = str(status.getPath().getName())
         if not status.isDirectory():
-            return {known} if (known := _format_of(name)) else set()
+            return {known} if (known := format_of(name)) else set()
         _, system = self._open(str(status.getPath()))
         children = list(system.listStatus(status.getPath()))
         if any(child.getPath().getName() == "_delta_log" for child in children):
             return {"delta"}
-        if known := _format_of(name):
+        if known := format_of(name):
             return {known}
         data = [child for child in children if not child.getPath().getName().startswith(("_", "."))]
         # Partitions are alike, so the first one that has files tells enough.
@@ -256,7 +292,7 @@ _FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson":
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 
 
-def _format_of(name: str) -> str | None:
+def format_of(name: str) -> str | None:
     stem, suffix = os.path.splitext(name.rstrip("/"))
     if suffix in _COMPRESSIONS:
         suffix = os.path.splitext(stem)[1]
@@ -290,14 +326,14 @@ def _read(spark: SparkSession, each: Input, source: Source, types: Collection[st
         case "csv":
             header = spark.read.csv(each.location, header=True).columns
             # Without enforceSchema, the header of each file is compared with these names.
-            return strict.csv(each.location, _schema(header, columns), header=True, enforceSchema=False)
+            return strict.csv(each.location, schema(header, columns), header=True, enforceSchema=False)
         case "json":
-            return strict.json(each.location, _schema(_json_columns(spark, each, source, types, columns), columns))
+            return strict.json(each.location, schema(_json_columns(spark, each, source, types, columns), columns))
         case known:
             return spark.read.format(known).load(each.location)
 
 
-def _schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
+def schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
     kinds = {name.lower(): kind for name, kind in columns.items()}
     return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
 
@@ -364,13 +400,19 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
 
 
 def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
-    format = arguments.out_format or _format_of(arguments.out) or "parquet"
+    format = arguments.out_format or format_of(arguments.out) or "parquet"
     mode = "overwrite" if arguments.overwrite else "errorifexists"
+    return save(matches, arguments.out, format, mode, {})
+
+
+def save(matches: DataFrame, place: str, format: str, mode: str, options: Mapping[str, Any]) -> int:
+    """Writes the matches and returns how many there were."""
     observation = Observation()
     if format == "csv":
         matches = matches.select([column.alias(name) for name, column in _flat(matches)])
+        options = {**options, "header": True}
     counted = matches.observe(observation, F.count(F.lit(1)).alias("matches"))
-    counted.write.options(**({"header": True} if format == "csv" else {})).save(arguments.out, format, mode)
+    counted.write.options(**options).save(place, format, mode)
     return _observed(observation)
 
 
@@ -386,7 +428,7 @@ def _flat(matches: DataFrame) -> list[tuple[str, Column]]:
     return columns
 
 
-def _show(matches: DataFrame, limit: int) -> int:
+def show(matches: DataFrame, limit: int) -> int:
     """Prints the first matches."""
     rows, found = earliest(matches, limit)
     if not rows:

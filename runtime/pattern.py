@@ -72,3 +72,19 @@ class Pattern:
 
     def bit(self, variable: str) -> int:
         return 1 << self.variables.index(variable)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """In a stream, a negated component that the kernel cannot look up: Spark decides about it, on whole matches.
+
+    A match gets its events inside the forbidden interval as an array of structs of `columns`. Without columns there is
+    nothing to decide: any event forbids the match. `keyed` says that only events of the match's key count. Their state
+    bits follow those of `Pattern.variables`.
+    """
+
+    variable: str
+    after: str | None
+    before: str | None
+    keyed: bool
+    columns: tuple[str, ...] = ()

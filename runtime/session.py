@@ -16,13 +16,14 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.java import ensure_java
 
 
-def session(name: str = "sase", verbose: bool = False) -> SparkSession:
+def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> SparkSession:
     """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
+    manners = _manners(name, verbose, bar)
     if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ:
         if "PYSPARK_GATEWAY_PORT" in os.environ:
-            _join_submitted(name, verbose)
+            _join_submitted(manners)
         else:
-            _start_local(name, verbose)
+            _start_local(manners, verbose)
     if not verbose:
         # PySpark logs a failed query with its Java trace, and then raises the same as an exception.
         for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -30,16 +31,15 @@ def session(name: str = "sase", verbose: bool = False) -> SparkSession:
     return SparkSession.builder.getOrCreate()
 
 
-def _join_submitted(name: str, verbose: bool) -> None:
+def _join_submitted(manners: dict[str, str]) -> None:
     """Takes what spark-submit was told, and adds to it. What Spark logs before this is out of reach."""
     SparkContext._ensure_initialized()  # from here on a new SparkConf has spark-submit's settings
-    SparkContext(conf=_add(SparkConf(), _manners(name, verbose)))
+    SparkContext(conf=_add(SparkConf(), manners))
 
 
-def _start_local(name: str, verbose: bool) -> None:
+def _start_local(settings: dict[str, str], verbose: bool) -> None:
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers take `python3` from the PATH
-    settings = _manners(name, verbose)
     if not {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & os.environ.keys():
         # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself.
         settings |= {"spark.ui.enabled": "false", "spark.driver.memory": f"{_memory_to_use() >> 20}m"}
@@ -57,8 +57,8 @@ def _start_local(name: str, verbose: bool) -> None:
             log.let_through()
 
 
-def _manners(name: str, verbose: bool) -> dict[str, str]:
-    bar = not verbose and sys.stderr.isatty()
+def _manners(name: str, verbose: bool, bar: bool) -> dict[str, str]:
+    bar = bar and not verbose and sys.stderr.isatty()
     # A failed task is logged as an error with its Java trace, and then reaches us as an exception.
     level = "INFO" if verbose else "FATAL"
     return {"spark.app.name": name, "spark.ui.showConsoleProgress": str(bar).lower(), "spark.log.level": level}
@@ -76,6 +76,10 @@ def _memory_to_use() -> int:
     return min(max(installed // 4, 1 << 30), 16 << 30)
 
 
+_CHATTER = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
+"""What PySpark prints whenever a stateful operator starts, whatever the log level."""
+
+
 class _StartupLog:
     """What the JVM says on its stderr: withheld while Spark starts, passed on to ours from then on.
 
@@ -90,11 +94,19 @@ class _StartupLog:
         threading.Thread(target=self._pump, name="spark-stderr", daemon=True).start()
 
     def _pump(self) -> None:
+        rest = b""
         while chunk := os.read(self._end, 1 << 16):
-            if self._passing:
-                os.write(2, chunk)
-            else:
+            if not self._passing:
                 self._withheld += chunk
+                continue
+            # Whole lines, so that chatter can be told from the rest. A progress bar has no line end, and passes.
+            *lines, rest = (rest + chunk).split(b"\n")
+            kept = [line for line in lines if line and not line.startswith(_CHATTER)]
+            if not rest.startswith(_CHATTER):
+                kept, rest = [*kept, rest], b""
+                os.write(2, b"\n".join(kept))
+            else:
+                os.write(2, b"".join(line + b"\n" for line in kept))
 
     def let_through(self) -> None:
         self._passing = True

@@ -159,12 +159,8 @@ def run(
         counted(partition.counters.tolist())
 
 
-class _Partition:
-    """A partition on its way through the kernel, chunk by chunk.
-
-    `carried` holds the rows of the open group that later matches may need; the matches that end in the first `fresh` of
-    them have been reported.
-    """
+class Matcher:
+    """Rows sorted by (by, time, order) in, matches out: what a partition and a stream have in common."""
 
     def __init__(self, task: Task) -> None:
         pattern = task.pattern
@@ -174,6 +170,59 @@ class _Partition:
         self.emitted = [(pattern.positive.index(variable), variable, columns) for variable, columns in task.emit]
         self.trailing = any(component.before is None for component in pattern.negated)
         self.counters = np.concatenate(Counters.of(pattern))
+
+    def events(self, chunk: pa.Table) -> Events:
+        """The chunk as the kernel sees it; all of its sequences are to be reported."""
+        task = self.task
+        time, states = int64s(chunk, task.time), int64s(chunk, task.states)
+        new_group = np.zeros(chunk.num_rows - 1, np.bool)
+        for column in task.by:
+            new_group |= changes(chunk.column(column))
+        new_position = new_group | (time[1:] != time[:-1])
+        if task.order is not None:
+            new_position |= changes(chunk.column(task.order))
+        groups = np.concatenate([[0], np.flatnonzero(new_group) + 1, [chunk.num_rows]])
+        return Events(
+            position=np.concatenate([[0], np.cumsum(new_position)]),
+            time=time,
+            states=states,
+            groups=groups,
+            terms=encode_terms(self.encoding, chunk),
+            fresh=0,
+            stop=chunk.num_rows,
+            cross=agreement([chunk.column(name) for name in task.cross], groups),
+        )
+
+    def found(self, chunk: pa.Table, events: Events) -> Iterator[pa.RecordBatch]:
+        """Matches as struct columns. Wide events make shorter batches."""
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+        limit = self.task.batch_rows
+        for rows in sequences(self.encoding.query, events, self.counters, self.task.batch_rows, self.task.jit):
+            if not columns:
+                names = [name for _, _, names in self.emitted for name in names]
+                columns = {name: _combined(chunk.column(name)) for name in names}
+                width = sum(columns[name].nbytes for name in names) // chunk.num_rows
+                limit = max(1, min(limit, _OUTPUT_BYTES // max(1, width)))
+            for start in range(0, len(rows), limit):
+                yield from self.batches(columns, rows[start : start + limit])
+
+    def batches(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> Iterator[pa.RecordBatch]:
+        structs = []
+        for state, _, names in self.emitted:
+            events = np.ascontiguousarray(rows[:, state])
+            structs.append(pa.StructArray.from_arrays([taken(columns[name], events) for name in names], names=names))
+        yield pa.RecordBatch.from_arrays(structs, names=[variable for _, variable, _ in self.emitted])
+
+
+class _Partition(Matcher):
+    """A partition on its way through the kernel, chunk by chunk.
+
+    `carried` holds the rows of the open group that later matches may need; the matches that end in the first `fresh` of
+    them have been reported.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
         self.carried: list[pa.RecordBatch] = []
         self.carried_rows = 0
         self.fresh = 0
@@ -184,35 +233,12 @@ class _Partition:
         if not any(batch.num_rows for batch in batches):
             return
         chunk = pa.Table.from_batches(batches)
-        events = self._events(chunk, final)
-        found = sequences(self.encoding.query, events, self.counters, self.task.batch_rows, self.task.jit)
-        yield from self._gather(chunk, found)
+        events = self.events(chunk)._replace(fresh=self.fresh)
+        if self.trailing and not final:
+            events = events._replace(stop=self._undecided(events.time, int(events.groups[-2])))
+        yield from self.found(chunk, events)
         if not final:
             self._carry(chunk, events)
-
-    def _events(self, chunk: pa.Table, final: bool) -> Events:
-        task = self.task
-        time, states = _int64(chunk, task.time), _int64(chunk, task.states)
-        new_group = np.zeros(chunk.num_rows - 1, np.bool)
-        for column in task.by:
-            new_group |= changes(chunk.column(column))
-        new_position = new_group | (time[1:] != time[:-1])
-        if task.order is not None:
-            new_position |= changes(chunk.column(task.order))
-        groups = np.concatenate([[0], np.flatnonzero(new_group) + 1, [chunk.num_rows]])
-        stop = chunk.num_rows
-        if self.trailing and not final:
-            stop = self._undecided(time, groups[-2])
-        return Events(
-            position=np.concatenate([[0], np.cumsum(new_position)]),
-            time=time,
-            states=states,
-            groups=groups,
-            terms=encode_terms(self.encoding, chunk),
-            fresh=self.fresh,
-            stop=stop,
-            cross=agreement([chunk.column(name) for name in task.cross], groups),
-        )
 
     def _undecided(self, time: Ints, group: int) -> int:
         """The first row of the open group whose window is still open, so that a trailing component may yet occur."""
@@ -227,26 +253,6 @@ class _Partition:
         self.carried_rows = chunk.num_rows - keep
         self.fresh = events.stop - keep
 
-    def _gather(self, chunk: pa.Table, found: Iterator[Ints]) -> Iterator[pa.RecordBatch]:
-        """Matches as struct columns. Wide events make shorter batches."""
-        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
-        limit = self.task.batch_rows
-        for rows in found:
-            if not columns:
-                names = [name for _, _, names in self.emitted for name in names]
-                columns = {name: _combined(chunk.column(name)) for name in names}
-                width = sum(columns[name].nbytes for name in names) // chunk.num_rows
-                limit = max(1, min(limit, _OUTPUT_BYTES // max(1, width)))
-            for start in range(0, len(rows), limit):
-                yield self._batch(columns, rows[start : start + limit])
-
-    def _batch(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> pa.RecordBatch:
-        structs = []
-        for state, _, names in self.emitted:
-            events = np.ascontiguousarray(rows[:, state])
-            structs.append(pa.StructArray.from_arrays([_taken(columns[name], events) for name in names], names=names))
-        return pa.RecordBatch.from_arrays(structs, names=[variable for _, variable, _ in self.emitted])
-
 
 def _first_after(time: Ints, begin: int, moment: int) -> int:
     """The first row from `begin` on that is later than `moment`, which may be below int64."""
@@ -255,7 +261,7 @@ def _first_after(time: Ints, begin: int, moment: int) -> int:
     return begin + int(np.searchsorted(time[begin:], moment, side="right"))
 
 
-def _int64(chunk: pa.Table, name: str) -> Ints:
+def int64s(chunk: pa.Table, name: str) -> Ints:
     column = chunk.column(name)
     if not pa.types.is_int64(column.type) or column.null_count:
         raise TypeError(f"column {name!r} must be int64 without NULLs, not {column.type} with {column.null_count}")
@@ -271,7 +277,7 @@ def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
         return column
 
 
-def _taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
+def taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
     """The values at `rows`. Arrow would first combine a chunked array: take what is needed from every chunk instead."""
     if isinstance(column, pa.Array):
         return column.take(pa.array(rows))

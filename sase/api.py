@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
     from sase.runtime.events import Events
     from sase.runtime.funnel import Stage
+    from sase.runtime.stream import Stream
 
 
 class Query:
     """A compiled query. `job` is its source; `run` executes that very source."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: Compiled, for_stream: Callable[[], Compiled] | None = None) -> None:
         self.compiled = compiled
+        self._for_stream = for_stream
 
     @property
     def job(self) -> str:
@@ -39,18 +41,48 @@ class Query:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, events: Events) -> DataFrame:
+    def run(self, events: Events, **live: Any) -> DataFrame:
         """The matches, lazily. A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
-        `sase` says how many there were.
+        `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
         """
-        from sase.runtime.events import Tally, check
+        from sase.runtime.events import Tally, check, streaming
+
+        if streaming(events):
+            return self.follow(events, **live).matches()
+        if live:
+            raise OptionError(f"{', '.join(live)}: these are options of a stream, and the events are none")
 
         tally = Tally()
         checked = check(events, self.module.SOURCE, tally)
         tally.warn()
         return remember(cast("DataFrame", self.module.find_matches(checked)), self, events)
+
+    def follow(self, events: Events, **options: Any) -> Stream:
+        """The query on a stream. `matches()` and `rejected()` are streaming DataFrames; `packed` is both in one, to be
+        taken apart in `foreachBatch`. The logger `sase` says how many events were rejected.
+
+        `max_delay` is how far behind the latest event another one may arrive ("10 minutes"; 0 if it is not given),
+        `max_state_events_per_key` a limit that fails loudly, and `buckets` the number of states of keys.
+        """
+        from sase.runtime.stream import Options as Live
+        from sase.runtime.stream import warn_of_rejected
+
+        known = tuple(Live.__dataclass_fields__)
+        for name in options:
+            if name not in known:
+                raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
+        stream = cast("Stream", self.streaming.module.follow(events, Live(**options)))
+        warn_of_rejected(stream.packed.sparkSession)
+        return stream
+
+    @cached_property
+    def streaming(self) -> Query:
+        """The same query, compiled for a stream."""
+        if self.compiled.physical.stream or self._for_stream is None:
+            return self
+        return Query(self._for_stream())
 
     def analyze(self, events: Events) -> str:
         """Runs the query and tells, a step at a time, how many events and sequences got through and what removed the
@@ -119,6 +151,7 @@ def compile(
     parameters: Mapping[str, object] | None = None,
     disable: Iterable[str] = (),
     standalone: bool = False,
+    stream: bool = False,
     filename: str = "query.sase",
     **strategy: Any,
 ) -> Query:
@@ -126,9 +159,9 @@ def compile(
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
     `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
-    runtime inside. How a query is evaluated never changes its answer: `disable` switches rules off by name, and the
-    fields of `sase.compiler.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
-    `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
+    runtime inside, `stream` one for Structured Streaming. How a query is evaluated never changes its answer: `disable`
+    switches rules off by name, and the fields of `sase.compiler.strategy.Strategy` are keywords that force a choice:
+    `negation="anti-join"`, `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
     catalog = catalog or Catalog()
     if parameters:
@@ -140,15 +173,19 @@ def compile(
             )
         catalog = with_schema(catalog, text, columns_of(events), filename)
     options = Options(frozenset(disable), chosen(strategy))
-    compiled = compile_query(
-        text,
-        catalog,
-        options,
-        filename=filename,
-        version=sase.__version__,
-        standalone=preamble() if standalone else None,
-    )
-    return Query(compiled)
+
+    def compiled(stream: bool) -> Compiled:
+        return compile_query(
+            text,
+            catalog,
+            options,
+            filename=filename,
+            version=sase.__version__,
+            standalone=preamble(stream) if standalone else None,
+            stream=stream,
+        )
+
+    return Query(compiled(stream), lambda: compiled(stream=True))
 
 
 def chosen(strategy: Mapping[str, Any]) -> Strategy:

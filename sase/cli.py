@@ -23,6 +23,7 @@ examples:
   sase compile shoplifting.sase --catalog retail.toml -o job.py
   sase run shoplifting.sase --catalog retail.toml --events events.parquet
   sase run shoplifting.sase --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
+  sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
   sase check queries/*.sase --catalog retail.toml
 """
@@ -56,7 +57,8 @@ def _compile(arguments: argparse.Namespace) -> int:
         output.write_text(query.job, encoding="utf-8")
     except OSError as error:
         raise OptionError(f"{output} cannot be written: {error.strerror}") from None
-    print(f"wrote {output}: run it with  spark-submit {output} --events EVENTS --out MATCHES", file=sys.stderr)
+    more = " --checkpoint CHECKPOINT --max-delay DELAY" if arguments.stream else ""
+    print(f"wrote {output}: run it with  spark-submit {output} --events EVENTS --out MATCHES{more}", file=sys.stderr)
     return 0
 
 
@@ -66,6 +68,14 @@ def _run(arguments: argparse.Namespace) -> int:
     query = _query(arguments)
     bound = query.compiled.query
     name = Path(bound.filename).stem
+    if arguments.stream:
+        if arguments.html:
+            raise OptionError("--html shows a run that has ended, and a stream does not end")
+        from sase.runtime.stream_job import run_stream
+
+        module = query.module
+        state = getattr(module, "STATE", None)
+        return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)
     status = run_job(query.module.find_matches, query.module.SOURCE, arguments, bound.stream, name=name)
     if arguments.html:
         _report(arguments, query)
@@ -183,6 +193,7 @@ def _query(arguments: argparse.Namespace) -> Query:
         disable=NAMES if arguments.basic else arguments.disable,
         **_strategy(arguments),
         standalone=getattr(arguments, "standalone", False),
+        stream=getattr(arguments, "stream", False),
         filename=filename,
     )
 
@@ -206,16 +217,22 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--standalone", action="store_true", help="carry the runtime inside: the cluster then needs no sase"
     )
+    command.add_argument("--stream", action="store_true", help="a job for Structured Streaming")
     _catalog_arguments(command)
     _events_argument(command, "read the schema from there when no catalog is given")
     _plan_arguments(command)
 
     command = _command(commands, "run", "compile a query and run it", _run)
     command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+    command.add_argument(
+        "--stream", action="store_true", help="follow the events as they come, with Structured Streaming"
+    )
     _catalog_arguments(command)
     from sase.runtime.job import add_arguments
+    from sase.runtime.stream_job import add_arguments as add_stream_arguments
 
     add_arguments(command)
+    add_stream_arguments(command)
     _html_argument(command, "write a page with the pattern, the plan and the matches in time")
     _plan_arguments(command)
 

@@ -9,12 +9,13 @@ import jinja2
 import sase
 
 _MODULES = ("__init__", "encode", "errors", "events", "java", "job", "kernel", "pattern", "report", "session", "ssc")
+_STREAM = ("live", "live_worker", "stream", "stream_job")
 
 
-def preamble() -> str:
+def preamble(stream: bool = False) -> str:
     """Python source that makes `sase.runtime` importable wherever it runs."""
     sources = [("sase/__init__.py", f'__version__ = "{sase.__version__}"\n')]
-    for name in _MODULES:
+    for name in (*_MODULES, *(_STREAM if stream else ())):
         source = files("sase.runtime").joinpath(f"{name}.py").read_text(encoding="utf-8")
         assert "'''" not in source, f"runtime/{name}.py is written between triple single quotes"
         sources.append((f"sase/runtime/{name}.py", source))

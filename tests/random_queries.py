@@ -69,18 +69,19 @@ class Component:
         return next((column for column in self.columns if column.name == attribute), None)
 
 
-def cases() -> st.SearchStrategy[Case]:
-    return _case()
+def cases(windowed: bool = False) -> st.SearchStrategy[Case]:
+    """With `windowed`, every query has WITHIN, as a stream demands."""
+    return _case(windowed)
 
 
 @st.composite
-def _case(draw: st.DrawFn) -> Case:
+def _case(draw: st.DrawFn, windowed: bool) -> Case:
     schema = draw(_catalog())
     pattern = draw(_pattern(schema))
     clauses = [f"EVENT {_event_clause(pattern)}"]
     if parts := draw(st.lists(_part(pattern), max_size=3)):
         clauses.append("WHERE " + " AND ".join(parts))
-    if pattern[0].negated or pattern[-1].negated or draw(st.booleans()):
+    if windowed or pattern[0].negated or pattern[-1].negated or draw(st.booleans()):
         unit = UNITS[kind_of_time(schema)]
         window = f"{draw(st.sampled_from(range(LAST_TICK + 1, 0, -1)))} {unit}".strip()
         if draw(st.sampled_from([False, False, True])):

@@ -1,0 +1,232 @@
+"""The kernel on a stream: what a bucket of keys remembers from one micro-batch to the next.
+
+The state of a bucket is a table of events, in no order. The watermark says up to where the stream is complete: events
+before it are *released*, those at it or after it are pending, and what arrives behind it is late. A micro-batch
+releases what the watermark has passed, builds the sequences that this decides, and forgets what the window can no
+longer reach. Nothing here knows of Spark: `Bucket.advance` is a function of state, new events and watermark.
+
+Invariants
+----------
+A match is *due* when all that can forbid it is released: when its last positive event is or, under a trailing negation,
+when the watermark reaches the end of its window, `first.time + within`. Once, since the event that makes it due then
+loses its state bit: the last positive's bit when it is released, the first positive's when its window has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sase.runtime.encode import group_codes, ranks
+from sase.runtime.errors import SaseRunError
+from sase.runtime.kernel import Ints
+from sase.runtime.pattern import Negated, Outside
+from sase.runtime.ssc import Matcher, Task, int64s, taken
+
+COPY = 1 << 62
+"""The state bit of an event that is in this bucket for an `Outside` component's sake only."""
+
+_FOREVER = 1 << 62
+_ATTACHED = 1 << 20
+"""How many negated events a batch of matches carries along, give or take one match's."""
+
+
+@dataclass(frozen=True)
+class LiveTask(Task):
+    outside: tuple[Outside, ...] = ()
+    limit: int | None = None
+    """How many events of one key a state may hold."""
+    shown: tuple[str, ...] = ()
+    """The columns of an event that could not take part."""
+
+
+@dataclass(frozen=True)
+class Step:
+    late: pa.Table | None
+    matches: Iterator[pa.RecordBatch]
+    state: pa.Table | None
+    """What to remember; None if there is nothing."""
+    wake: int | None
+    """The watermark at which there is something to do even if no event arrives."""
+
+
+class Bucket(Matcher):
+    """The events of some keys, on their way through the window."""
+
+    def __init__(self, task: LiveTask) -> None:
+        super().__init__(task)
+        pattern = task.pattern
+        self.live = task
+        self.columns = list(dict.fromkeys((*self.columns, *task.shown, *_attached(task.outside))))
+        within = pattern.within or 0
+        components: tuple[Negated | Outside, ...] = (*pattern.negated, *task.outside)
+        self.within = min(within, _FOREVER)
+        self.trailing = any(component.before is None for component in components)
+        leading = any(component.after is None for component in components)
+        # Under a trailing negation a match waits for one window, and its leading negation looks back one more.
+        self.reach = min(2 * within if self.trailing and leading else within, _FOREVER)
+        self.first, self.last = 1, 1 << (len(pattern.positive) - 1)
+        known = len(pattern.variables)
+        self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
+        negated = {component.variable: pattern.bit(component.variable) for component in pattern.negated} | self.bits
+        self.leading = sum(negated[component.variable] for component in components if component.after is None)
+        self.everywhere = sum(self.bits[component.variable] for component in task.outside if not component.keyed)
+        self.lookups: list[_Lookup] = []
+
+    def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
+        """One micro-batch of a bucket; time and watermark are in ticks."""
+        late = None
+        if arrived is not None:
+            behind = int64s(arrived, self.task.time) < watermark
+            if behind.any():
+                original = (int64s(arrived, self.task.states) & COPY) == 0
+                late = arrived.filter(behind & original).select(list(self.live.shown))
+                arrived = arrived.filter(~behind)
+        tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]
+        if not tables:
+            return Step(late, iter(()), None, None)
+        table = pa.concat_tables(tables).combine_chunks()
+        time, states = int64s(table, self.task.time), int64s(table, self.task.states)
+        if self.live.limit is not None:
+            self._enforce_limit(table)
+        released = time < watermark
+        ended = time <= watermark - self.within
+        due = (states & self.first != 0) & ended if self.trailing else (states & self.last != 0) & released
+        matches: Iterator[pa.RecordBatch] = iter(())
+        if due.any():
+            matches = self._due(table, time, states, released, due)
+        return self._remember(late, matches, table, time, states, released, ended, watermark)
+
+    def _due(
+        self, table: pa.Table, time: Ints, states: Ints, released: NDArray[np.bool], due: NDArray[np.bool]
+    ) -> Iterator[pa.RecordBatch]:
+        """The matches that are due. Groups without a due event are left out, and so are events of no further use."""
+        task = self.live
+        codes = group_codes([table.column(name) for name in task.by], table.num_rows)
+        concerned = np.zeros(int(codes.max()) + 1, np.bool)
+        concerned[codes[due]] = True
+        part = np.flatnonzero(released & (concerned[codes] | (states & self.everywhere != 0)))
+        order = [] if task.order is None else ranks(table.column(task.order).take(pa.array(part)))
+        part = part[np.lexsort((*reversed(order), time[part], codes[part]))]
+        deciding = self.first if self.trailing else self.last
+        masked = states[part] & ~np.where(due[part], 0, deciding) & ~COPY
+        chunk = table.take(pa.array(part))
+        chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(masked))
+        events = self.events(chunk)
+        self.lookups = [_Lookup(chunk, events.time, codes[part], masked, task, self.bits[each.variable], each)
+                        for each in task.outside]  # fmt: skip
+        return self.found(chunk, events)
+
+    def batches(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> Iterator[pa.RecordBatch]:
+        """Matches that no event outside the kernel forbids, with the events that Spark has yet to look at."""
+        attaching = []
+        for lookup in self.lookups:
+            if lookup.component.columns:
+                attaching.append(lookup)
+            else:
+                begin, end = lookup.interval(rows)
+                rows = rows[begin == end]
+        if not len(rows):
+            return
+        intervals = [lookup.interval(rows) for lookup in attaching]
+        load = np.cumsum(sum((end - begin for begin, end in intervals), np.zeros(len(rows), np.int64)))
+        cuts = np.flatnonzero(np.diff(load // _ATTACHED)) + 1
+        for start, stop in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+            for batch in super().batches(columns, rows[start:stop]):
+                for lookup, (begin, end) in zip(attaching, intervals, strict=True):
+                    events = lookup.events(begin[start:stop], end[start:stop])
+                    batch = batch.append_column(lookup.component.variable, events)
+                yield batch
+
+    def _remember(
+        self, late: pa.Table | None, matches: Iterator[pa.RecordBatch], table: pa.Table, time: Ints, states: Ints,
+        released: NDArray[np.bool], ended: NDArray[np.bool], watermark: int,
+    ) -> Step:  # fmt: skip
+        if self.trailing:
+            states = np.where(ended, states & (self.leading | COPY), states)
+        else:
+            states = np.where(released, states & ~self.last, states)
+        keep = (states & ~COPY != 0) & (time > watermark - self.reach)
+        if not keep.any():
+            return Step(late, matches, None, None)
+        time, states, released = time[keep], states[keep], released[keep]
+        table = table.filter(keep)
+        table = table.set_column(table.schema.get_field_index(self.task.states), self.task.states, pa.array(states))
+        deciding = time[states & self.first != 0] if self.trailing else time[~released & (states & self.last != 0)]
+        wake = int(time.max()) + self.reach
+        if len(deciding):
+            wake = min(wake, int(deciding.min()) + (self.within if self.trailing else 1))
+        return Step(late, matches, table, wake)
+
+    def _enforce_limit(self, table: pa.Table) -> None:
+        codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
+        count = np.bincount(codes)
+        worst = int(count.argmax())
+        if self.live.limit is not None and count[worst] > self.live.limit:
+            row = int(np.flatnonzero(codes == worst)[0])
+            key = ", ".join(f"{name}={table.column(name)[row].as_py()!r}" for name in self.task.by)
+            raise SaseRunError(
+                f"{count[worst]:,} events {f'of {key}' if key else ''} are waiting in the window, and "
+                f"--max-state-events-per-key allows {self.live.limit:,}: raise it, shorten WITHIN or --max-delay, or "
+                "keep such events out with a condition of their own"
+            )
+
+
+class _Lookup:
+    """The events of one `Outside` component in a chunk, sorted by (group, moment), to be found by binary search.
+
+    A moment is the rank of (time, tie-breaker) among all rows of the chunk, whatever their group.
+    """
+
+    def __init__(
+        self, chunk: pa.Table, time: Ints, codes: Ints, states: Ints, task: LiveTask, bit: int, component: Outside
+    ) -> None:
+        self.component = component
+        self.chunk, self.time, self.within = chunk, time, min(task.pattern.within or 0, _FOREVER)
+        self.place = {variable: at for at, variable in enumerate(task.pattern.positive)}
+        order = [] if task.order is None else ranks(chunk.column(task.order))
+        sorting = np.lexsort((*reversed(order), time))
+        unlike = np.zeros(max(0, len(time) - 1), np.bool)
+        for values in (time, *order):
+            unlike |= np.diff(values[sorting]) != 0
+        self.moment = np.empty(len(time), np.int64)
+        self.moment[sorting] = np.concatenate([[0], np.cumsum(unlike)])
+        self.times = time[sorting][np.concatenate([[True], unlike])]
+        self.group = (codes if component.keyed else np.zeros(len(codes), np.int64)) * (len(time) + 1)
+        rows = np.flatnonzero(states & bit)
+        at = (self.group + self.moment)[rows]
+        self.rows, self.at = rows[np.argsort(at, kind="stable")], np.sort(at)
+
+    def interval(self, matches: Ints) -> tuple[Ints, Ints]:
+        """Of each match, the range of `rows` that lies inside its forbidden interval."""
+        first, last = matches[:, 0], matches[:, -1]
+        group = self.group[last]
+        if self.component.after is None:
+            begin = np.searchsorted(self.times, self.time[last] - self.within, side="right")
+        else:
+            begin = self.moment[matches[:, self.place[self.component.after]]] + 1
+        if self.component.before is None:
+            end = np.searchsorted(self.times, self.time[first] + self.within, side="left")
+        else:
+            end = self.moment[matches[:, self.place[self.component.before]]]
+        low, high = np.searchsorted(self.at, group + begin), np.searchsorted(self.at, group + end)
+        return low, np.maximum(low, high)
+
+    def events(self, begin: Ints, end: Ints) -> pa.ListArray:
+        length = end - begin
+        offsets = np.concatenate([[0], np.cumsum(length)])
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
+        rows = self.rows[np.repeat(begin, length) + within]
+        names = list(self.component.columns)
+        values = [taken(self.chunk.column(name).combine_chunks(), rows) for name in names]
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(values, names=names))
+
+
+def _attached(outside: tuple[Outside, ...]) -> Iterator[Any]:
+    for component in outside:
+        yield from component.columns

@@ -1,0 +1,123 @@
+"""A bucket between Spark and the kernel: cells of Arrow in, cells of Arrow out, a state and a timer kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from sase.runtime.errors import SaseRunError
+from sase.runtime.live import Bucket, LiveTask
+
+EPOCH = 1 << 52
+"""Spark's watermark is a time in milliseconds that never falls below 0. A tick of an integer time is a millisecond, and
+tick 0 is this one, so that negative ones are possible."""
+
+_CELL_BYTES = 64 << 20
+_NAME = b"sase"
+
+
+class LiveWorker:
+    """One for each task of Spark. `fingerprint` names what the state is made of."""
+
+    def __init__(self, task: LiveTask, fingerprint: str, time_kind: str) -> None:
+        self.bucket = Bucket(task)
+        self.shown = task.shown
+        self.fingerprint = fingerprint
+        self.time_kind = time_kind
+
+    def step(
+        self, handle: Any, state: Any, bucket: int, frames: Iterable[pd.DataFrame], watermark: int
+    ) -> Iterator[pd.DataFrame]:
+        """One call of the stateful operator: yields PACKED rows."""
+        cells, passed = [], []
+        for frame in frames:
+            for kind, size, rows in zip(frame["kind"], frame["size"], frame["rows"], strict=True):
+                if kind == "events":
+                    cells.append(opened(rows))
+                else:
+                    passed.append((kind, size, rows))
+        arrived = pa.concat_tables(cells) if cells else None
+        remembered, timer = state.get() if state.exists() else (None, None)
+        kept = None if remembered is None else self._restored(remembered, arrived)
+        now = watermark * 1000 if self.time_kind == "timestamp" else watermark - EPOCH
+        step = self.bucket.advance(kept, arrived, now)
+
+        for kind, size, rows in passed:
+            yield _row(bucket, kind, size, rows)
+        if step.late is not None and step.late.num_rows:
+            yield _row(bucket, "rejected", step.late.num_rows, cell(self._late(step.late)))
+        for size, rows in _cells(step.matches):
+            yield _row(bucket, "match", size, rows)
+        if step.state is None:
+            state.clear()
+        else:
+            state.update((cell(step.state, self.fingerprint), self._moment(step.wake)))
+        wake = None if step.state is None else self._moment(step.wake)
+        if wake != timer:
+            if timer is not None and timer > watermark:  # an expired one is Spark's to remove
+                handle.deleteTimer(timer)
+            if wake is not None:
+                handle.registerTimer(wake)
+        yield _row(bucket, "state", 0 if step.state is None else step.state.num_rows, None)
+
+    def _restored(self, remembered: bytes, arrived: pa.Table | None) -> pa.Table:
+        table = opened(remembered)
+        known = (table.schema.metadata or {}).get(_NAME, b"").decode()
+        if known != self.fingerprint:
+            raise SaseRunError(
+                "the checkpoint holds the state of another query (or of another number of buckets): start with a new "
+                f"--checkpoint, or go back to the query that it belongs to [{known} is not {self.fingerprint}]"
+            )
+        table = table.replace_schema_metadata(None)
+        if arrived is not None and table.schema != arrived.schema:
+            # Only what the session decides can differ: its time zone, and how long strings may be.
+            table = table.select(arrived.column_names).cast(arrived.schema)
+        return table
+
+    def _late(self, late: pa.Table) -> pa.Table:
+        late = late.combine_chunks()
+        arrays = [column.chunk(0) for column in late.columns]
+        event = pa.StructArray.from_arrays(arrays, names=list(self.shown))
+        reason, record = pa.array(["late"] * len(event)), pa.nulls(len(event), pa.string())
+        return pa.table([reason, record, event], ["reason", "record", "event"])
+
+    def _moment(self, wake: int | None) -> int | None:
+        if wake is None:
+            return None
+        return -(-wake // 1000) if self.time_kind == "timestamp" else wake + EPOCH
+
+
+def cell(table: pa.Table, name: str | None = None) -> bytes:
+    """A table as one binary value. A state is compressed and says by its name what it is made of."""
+    options = None
+    if name is not None:
+        table = table.replace_schema_metadata({_NAME: name})
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
+
+
+def opened(value: bytes) -> pa.Table:
+    return pa.ipc.open_stream(value).read_all()
+
+
+def _cells(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    """Batches in cells of a bounded size."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(each.nbytes for each in waiting) >= _CELL_BYTES:
+            yield sum(each.num_rows for each in waiting), cell(pa.Table.from_batches(waiting))
+            waiting = []
+    if waiting:
+        yield sum(each.num_rows for each in waiting), cell(pa.Table.from_batches(waiting))
+
+
+def _row(bucket: int, kind: str, size: int, rows: bytes | None) -> pd.DataFrame:
+    return pd.DataFrame({"bucket": [bucket], "kind": [kind], "size": [size], "rows": [rows]})

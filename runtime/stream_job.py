@@ -1,0 +1,400 @@
+"""The front door of a streaming job, and of `sase run --stream`: arguments, sources, sinks, restart, a live line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
+
+from sase.runtime import job
+from sase.runtime.errors import SaseRunError, explain, explained
+from sase.runtime.events import Source, expected, shared_types
+from sase.runtime.live_worker import EPOCH
+from sase.runtime.report import duration
+from sase.runtime.session import session
+from sase.runtime.stream import CORRUPT, Options, Stream
+
+Tables = list[tuple[str | None, DataFrame]]
+Follow = Callable[[Any, Options], Stream]
+Read = Callable[[SparkSession, argparse.Namespace], Tables]
+
+EXAMPLES = """\
+examples:
+  {prog} --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
+  {prog} --events incoming/ --out matches/ --checkpoint ckpt/ --trigger available-now
+"""
+
+AVAILABLE_NOW = "available-now"
+
+
+# ---- the command line ---------------------------------------------------------------------------
+
+
+def main(
+    follow: Follow,
+    read: Read,
+    source: Source,
+    *,
+    name: str,
+    state: str | None,
+    default_events: str | None = None,
+    argv: Sequence[str] | None = None,
+) -> None:
+    """Runs a streaming job from the command line, until it is stopped; exits with 1 where it cannot go on."""
+    parser = argparse.ArgumentParser(
+        description="Finds the matches of a query in a stream of events.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.epilog = EXAMPLES.format(prog=parser.prog)
+    job.add_arguments(parser)
+    add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    try:
+        run_stream(follow, read, source, arguments, default_events, name=name, state=state)
+    except SaseRunError as error:
+        if arguments.verbose:
+            traceback.print_exc()
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("stream")
+    group.add_argument(
+        "--checkpoint", metavar="DIR", help="where Spark keeps the state, so that a restart goes on where it stopped"
+    )
+    group.add_argument(
+        "--max-delay",
+        metavar="DELAY",
+        default="0",
+        help="how far behind the latest event another one may arrive and still take part: '10 minutes', or a number "
+        "in the units of an integer time (default: %(default)s)",
+    )
+    group.add_argument("--late-out", metavar="DIR", help="where late and bad events go, as JSON (default: OUT-late)")
+    group.add_argument(
+        "--trigger",
+        metavar="INTERVAL",
+        default="0 seconds",
+        help=f"a micro-batch every '10 seconds', or {AVAILABLE_NOW}: process what is there and stop (default: one "
+        "after the other)",
+    )
+    group.add_argument(
+        "--max-files-per-trigger", metavar="N", type=job.positive, help="at most so many new files a micro-batch"
+    )
+    group.add_argument(
+        "--max-state-events-per-key",
+        metavar="N",
+        type=job.positive,
+        help="fail if the window holds more events of a key",
+    )
+    group.add_argument(
+        "--buckets",
+        metavar="N",
+        type=job.positive,
+        default=Options.buckets,
+        help="how many states the keys are spread over; fixed for the life of a checkpoint (default: %(default)s)",
+    )
+
+
+def run_stream(
+    follow: Follow,
+    read: Read,
+    source: Source,
+    arguments: argparse.Namespace,
+    default_events: str | None = None,
+    *,
+    name: str = "sase",
+    state: str | None,
+) -> int:
+    """Runs until interrupted, or, with --trigger available-now, until all that is there is processed."""
+    if arguments.out and not arguments.checkpoint:
+        raise SaseRunError("--out needs --checkpoint DIR: without one, a restart would write matches twice")
+    if arguments.overwrite:
+        raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
+    options = Options(arguments.max_delay, arguments.max_state_events_per_key, arguments.buckets)
+    arguments.events = job.specs(arguments, default_events)
+    with explained():
+        spark = session(name, arguments.verbose, bar=False)
+        files = job.Files(spark)
+        format = arguments.out_format or job.format_of(arguments.out or "") or "parquet"
+        if arguments.checkpoint:
+            protect_checkpoint(files, arguments, _identity(state, options))
+        with _partitions(spark, options.buckets):
+            stream = follow(read(spark, arguments), options)
+        sink = Sink(stream, spark, arguments, format)
+        writer = stream.packed.writeStream.foreachBatch(sink.write).queryName(name)
+        if arguments.checkpoint:
+            writer = writer.option("checkpointLocation", arguments.checkpoint)
+        trigger = (
+            {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
+        )
+        with _partitions(spark, stream.buckets):
+            query = writer.trigger(**trigger).start()
+    line = LiveLine(source.time_kind, sink)
+    try:
+        while not _terminated(query):
+            line.show(query.recentProgress)
+    except KeyboardInterrupt:
+        query.stop()
+    except Exception as error:
+        raise SaseRunError(_cause(error)) from error
+    finally:
+        line.end(query.recentProgress)
+    return 0
+
+
+@contextmanager
+def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
+    """One partition a bucket, and so one state store; the session gets its own setting back."""
+    before = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", max(1, buckets))
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def _terminated(query: Any) -> bool:
+    return bool(query.awaitTermination(0.3))
+
+
+def _cause(error: Exception) -> str:
+    """Our own message where a worker has raised one; else what Spark's exception comes down to."""
+    ours = re.search(r"SaseRunError: (.+)", str(error))
+    return ours[1] if ours else explain(error)
+
+
+# ---- sources ------------------------------------------------------------------------------------
+
+
+def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Source) -> Tables:
+    """Streams of the files and tables that --events names, in the form that `watch` takes."""
+    files = job.Files(spark)
+    inputs = []
+    for spec in arguments.events:
+        event_type, location = job.split(files, spec, source.types)
+        found = files.matching(location)
+        known = arguments.format or (_format_there(files, location, found) if found else job.format_of(location))
+        if known is None and job.is_table(spark, location):
+            known = "table"
+        if known is None:
+            raise SaseRunError(f"nothing tells the format of {location}, where there are no files yet: add --format")
+        paths = tuple(str(status.getPath()) for status in found or ())
+        inputs.append(job.Input(event_type, location, known, paths))
+    shared = shared_types([each.type for each in inputs], source)
+    needed = [each for each in inputs if each.type is None or each.type in source.types]
+    limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
+    reader = spark.readStream.options(**limit)
+    return [
+        (each.type, _open(reader, spark, files, each, source, shared if each.type is None else [each.type]))
+        for each in needed
+    ]
+
+
+def _format_there(files: job.Files, location: str, found: Iterable[Any]) -> str | None:
+    try:
+        return files.format(location, found)
+    except SaseRunError as error:
+        if "nothing tells" in str(error):
+            return None
+        raise
+
+
+def _open(
+    reader: DataStreamReader,
+    spark: SparkSession,
+    files: job.Files,
+    each: job.Input,
+    source: Source,
+    types: Iterable[str],
+) -> DataFrame:
+    """One stream. Text that cannot be read does not stop it: it comes as a corrupt record."""
+    columns = expected(source, list(types))
+    match each.format:
+        case "table":
+            return reader.table(each.location)
+        case "delta":
+            return reader.format("delta").load(each.location)
+        case "json":
+            schema = job.schema([*columns, CORRUPT], columns)
+            return reader.json(each.location, schema, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+        case "csv":
+            if not files.has_data(each.location):
+                raise SaseRunError(
+                    f"{each.location} has no CSV file yet to tell the order of its columns: start when there is one"
+                )
+            header = spark.read.csv(each.location, header=True).columns
+            schema = job.schema([*header, CORRUPT], columns)
+            return reader.csv(each.location, schema, header=True, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+        case known:
+            schema = (
+                spark.read.format(known).load(each.location).schema
+                if files.has_data(each.location)
+                else job.schema(list(columns), columns)
+            )
+            return reader.format(known).schema(schema).load(each.location)
+
+
+# ---- the checkpoint -----------------------------------------------------------------------------
+
+
+def _identity(state: str | None, options: Options) -> dict[str, Any]:
+    return {"state": state, "buckets": options.buckets}
+
+
+def protect_checkpoint(files: job.Files, arguments: argparse.Namespace, identity: dict[str, Any]) -> None:
+    """Refuses a checkpoint whose state belongs to another query, and an output that belongs to another checkpoint."""
+    place = f"{arguments.checkpoint.rstrip('/')}/sase.json"
+    known = files.read(place)
+    if known is None:
+        if files.has_data(arguments.checkpoint):
+            raise SaseRunError(
+                f"{arguments.checkpoint} is the checkpoint of another program, or no checkpoint at all: choose another"
+            )
+        if arguments.out and files.has_data(arguments.out):
+            raise SaseRunError(
+                f"{arguments.out} has data, and {arguments.checkpoint} is a new checkpoint: choose another --out, or "
+                "the --checkpoint that belongs to it"
+            )
+        files.write(place, json.dumps(identity))
+    elif json.loads(known) != identity:
+        before = json.loads(known)
+        what = (
+            f"{before['buckets']} buckets of keys, and not {identity['buckets']}"
+            if before["state"] == identity["state"]
+            else "the state of another query, or of another version of this one"
+        )
+        raise SaseRunError(
+            f"{arguments.checkpoint} has {what}: start with a new --checkpoint and --out, or go back to what it was "
+            "made with. (Conditions between events and RETURN may change as long as they read the same attributes.)"
+        )
+
+
+# ---- sinks --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sink:
+    """Writes each micro-batch once: a batch that is repeated after a crash finds its output there, or no trace of it.
+
+    Files of batch N appear together, by renaming their directory to `batch=N`. Delta is told the batch's number and
+    drops a repetition by itself.
+    """
+
+    stream: Stream
+    spark: SparkSession
+    arguments: argparse.Namespace
+    format: str
+    rejected: int = 0
+    matches: int = 0
+    states: dict[int, int] = field(default_factory=dict)
+
+    def write(self, packed: DataFrame, batch: int) -> None:
+        packed = packed.persist()
+        try:
+            rows = packed.select("bucket", "kind", "size").collect()
+            sizes = {kind: sum(row["size"] for row in rows if row["kind"] == kind) for kind in ("match", "rejected")}
+            if sizes["match"]:
+                self.matches += self._matches(self.stream.matches(packed), batch)
+            if sizes["rejected"]:
+                self.rejected += sizes["rejected"]
+                self._rejected(self.stream.rejected(packed), batch)
+            self.states |= {row["bucket"]: row["size"] for row in rows if row["kind"] == "state"}
+        finally:
+            packed.unpersist()
+
+    def _matches(self, matches: DataFrame, batch: int) -> int:
+        if not self.arguments.out:
+            return job.show(matches, self.arguments.limit)
+        return self._save(matches, self.arguments.out, self.format, batch)
+
+    def _rejected(self, rejected: DataFrame, batch: int) -> None:
+        place = self.arguments.late_out or (f"{self.arguments.out.rstrip('/')}-late" if self.arguments.out else None)
+        if place is None:
+            print("rejected:", file=sys.stderr)
+            for row in rejected.limit(5).toJSON().collect():
+                print(f"  {row}", file=sys.stderr)
+            return
+        self._save(rejected, place, "json", batch)
+
+    def _save(self, rows: DataFrame, place: str, format: str, batch: int) -> int:
+        place = place.rstrip("/")
+        if format == "delta":
+            name = f"{self.arguments.checkpoint}:{place}"
+            return job.save(rows, place, format, "append", {"txnAppId": name, "txnVersion": batch})
+        files = job.Files(self.spark)
+        target, unfinished = f"{place}/batch={batch}", f"{place}/_unfinished/{batch}"
+        if files.matching(target):
+            return 0  # written before a crash: the same events give the same rows
+        found = job.save(rows, unfinished, format, "overwrite", {})
+        files.rename(unfinished, target)
+        return found
+
+
+# ---- the live line ------------------------------------------------------------------------------
+
+
+class LiveLine:
+    """One line on stderr: events in, late, state size, matches, watermark, latency. On a terminal it stays in place."""
+
+    def __init__(self, time_kind: str, sink: Sink) -> None:
+        self.time_kind = time_kind
+        self.sink = sink
+        self.seen = -1
+        self.events = 0
+        self.watermark = ""
+        self.latency = 0.0
+        self.shown = ""
+        self.printed = 0.0
+
+    def show(self, progress: Iterable[Any]) -> None:
+        self._take(progress)
+        text = self.text()
+        if self.seen < 0 or text == self.shown:
+            return
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self.printed >= 10:
+            print(text, file=sys.stderr, flush=True)
+            self.printed = time.monotonic()
+        else:
+            return
+        self.shown = text
+
+    def end(self, progress: Iterable[Any]) -> None:
+        self._take(progress)
+        if self.seen >= 0:
+            print(f"\r\x1b[K{self.text()}" if sys.stderr.isatty() else self.text(), file=sys.stderr, flush=True)
+
+    def _take(self, progress: Iterable[Any]) -> None:
+        for each in progress:
+            if each.batchId <= self.seen:
+                continue
+            self.seen = each.batchId
+            self.events += each.numInputRows
+            self.latency = each.durationMs.get("triggerExecution", 0) / 1000
+            if each.eventTime.get("watermark"):
+                self.watermark = self._moment(each.eventTime["watermark"])
+
+    def _moment(self, text: str) -> str:
+        if self.time_kind == "timestamp":
+            return text.replace("T", " ").replace(".000Z", "").rstrip("Z")
+        since = datetime.fromisoformat(text.replace("Z", "+00:00")) - datetime(1970, 1, 1, tzinfo=UTC)
+        return f"{since // timedelta(milliseconds=1) - EPOCH:,}"
+
+    def text(self) -> str:
+        parts = [f"events in {self.events:,}", f"late or bad {self.sink.rejected:,}"]
+        parts += [f"state {sum(self.sink.states.values()):,} events", f"matches {self.sink.matches:,}"]
+        parts += [f"watermark {self.watermark or '-'}", f"latency {duration(self.latency)}"]
+        return " · ".join(parts)

@@ -1,0 +1,89 @@
+"""Random streams for tests: events cut into micro-batches, and a stand-in for what Spark does between them.
+
+`follow` drives `live.Bucket`, the core of a streaming job, as Spark would: the watermark moves after each micro-batch,
+a bucket is called if it has new events or its timer has expired, and nothing but its state outlives the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+
+from sase.runtime.encode import group_codes
+from sase.runtime.live import COPY, Bucket, LiveTask
+
+BEGINNING = -(1 << 52)
+BUCKETS = 2
+
+
+def shuffled(ticks: Sequence[int], delay: int, random: Random) -> list[list[int]]:
+    """Row numbers in micro-batches, in an order in which no event comes more than `delay` after a later one."""
+    arrival = [(tick + random.randint(0, delay), random.random(), row) for row, tick in enumerate(ticks)]
+    order = [row for _, _, row in sorted(arrival)]
+    cuts = sorted(random.sample(range(len(order) + 1), min(len(order), random.randint(0, 6))))
+    return [order[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(order)], strict=True)]
+
+
+@dataclass
+class Run:
+    matches: list[pa.RecordBatch] = field(default_factory=list)
+    late: list[dict[str, object]] = field(default_factory=list)
+    found_at: list[int] = field(default_factory=list)
+    """The watermark at which each batch of matches came out."""
+    state_rows: list[int] = field(default_factory=list)
+    """Events in all states after each micro-batch."""
+
+
+def follow(task: LiveTask, rows: pa.Table, batches: Sequence[Sequence[int]], delay: int) -> Run:
+    run = Run()
+    places = _places(task, rows)
+    states: list[pa.Table | None] = [None] * BUCKETS
+    wakes: list[int | None] = [None] * BUCKETS
+    watermark, latest = BEGINNING, BEGINNING
+    within = task.pattern.within or 1
+    end = max(rows.column(task.time).to_pylist(), default=0) + 3 * within + delay + 1
+    for number, batch in enumerate([*batches, *[[]] * 2]):
+        for place in range(BUCKETS):
+            arrived = places[place].take(pa.array(batch, pa.int64())).filter(pa.compute.field("_here"))
+            wake = wakes[place]
+            if not arrived.num_rows and (wake is None or wake > watermark):
+                continue
+            # A worker lives as long as a task: nothing may be kept in it.
+            step = Bucket(task).advance(
+                states[place], arrived.drop_columns("_here") if arrived.num_rows else None, watermark
+            )
+            states[place], wakes[place] = step.state, step.wake
+            assert (step.state is None) == (step.wake is None)
+            assert step.wake is None or step.wake > watermark
+            for found in step.matches:
+                run.matches.append(found)
+                run.found_at.append(watermark)
+            if step.late is not None:
+                run.late += step.late.to_pylist()
+        run.state_rows.append(sum(state.num_rows for state in states if state is not None))
+        if len(batch):
+            latest = max(latest, *(rows.column(task.time)[row].as_py() for row in batch))
+        watermark = max(watermark, latest - delay)
+        if number >= len(batches) - 1:  # nothing follows: time goes on alone
+            watermark = end if number >= len(batches) else watermark
+    return run
+
+
+def _places(task: LiveTask, rows: pa.Table) -> list[pa.Table]:
+    """The rows as each bucket gets them; `_here` tells which it does get."""
+    own = group_codes([rows.column(name) for name in task.by], rows.num_rows) % BUCKETS
+    states = rows.column(task.states).to_numpy()
+    known = len(task.pattern.variables)
+    everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
+    places = []
+    for place in range(BUCKETS):
+        here = own == place
+        copied = (states & everywhere != 0) & ~here
+        bits = np.where(here, states, states & everywhere | COPY)
+        table = rows.set_column(rows.schema.get_field_index(task.states), task.states, pa.array(bits))
+        places.append(table.append_column("_here", pa.array(here | copied)))
+    return places

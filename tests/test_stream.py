@@ -1,0 +1,271 @@
+"""Streams in real Spark: sources, watermark, timers, sinks, restart. `test_stream_core.py` tests the core."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import sase
+from sase.cli import main
+from sase.runtime.stream import _murmur3, bucket_labels
+
+BOTH = {"ts": "timestamp", "id": "string", "n": "int"}
+CATALOG = sase.Catalog(types={"A": BOTH, "B": BOTH, "C": BOTH})
+SCHEMA = "type string, ts timestamp, id string, n int"
+NOON = datetime(2026, 1, 1, 12)
+
+QUERIES = {
+    "negation in the stacks": "EVENT SEQ(A x, !(C y), B z) WHERE [id] AND z.n >= x.n WITHIN 20 minutes",
+    "trailing negation": "EVENT SEQ(A x, B y, !(C z)) WHERE [id] WITHIN 15 minutes RETURN x.id, x.ts, y.ts AS last",
+    # C has no key to go by, and its condition does not come apart: its events go to every bucket.
+    "negation outside": "EVENT SEQ(A x, !(C y), B z) WHERE x.id = z.id AND abs(y.n - x.n) < 2 WITHIN 20 minutes",
+    "one event": "EVENT A x WHERE x.n > 3",
+}
+
+
+def stream_of(count: int, seed: int) -> list[tuple[Any, ...]]:
+    """Events a minute or so apart, in the order of time."""
+    random = Random(seed)
+    return [
+        (random.choice("AABBC"), NOON + timedelta(seconds=37 * at), f"key {random.randint(0, 5)}", random.randint(0, 5))
+        for at in range(count)
+    ]
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for query in spark.streams.active:
+        query.stop()
+
+
+def write(folder: Path, name: str, events: list[tuple[Any, ...]]) -> None:
+    """A file of JSON lines that appears at once, in the order of names."""
+    folder.mkdir(exist_ok=True)
+    lines = [json.dumps({"type": type_, "ts": str(ts), "id": id_, "n": n}) for type_, ts, id_, n in events]
+    (folder / f".{name}").write_text("".join(f"{line}\n" for line in lines))
+    os.utime(folder / f".{name}", (1_000_000_000 + len(list(folder.iterdir())),) * 2)
+    (folder / f".{name}").rename(folder / name)
+
+
+def bag(matches: DataFrame) -> Counter[str]:
+    return Counter(row[0] for row in matches.select(F.to_json(F.struct("*"))).collect())
+
+
+# ---- in Python ----------------------------------------------------------------------------------
+
+
+def test_streams_give_the_answers_of_batch(spark: SparkSession, folder: Path) -> None:
+    """Four queries in one streaming query. The last file has an event of no query's type: it, too, tells the time."""
+    events = stream_of(120, 1)
+    random = Random(2)
+    late_by = sorted(range(len(events)), key=lambda at: 37 * at + random.randint(0, 300))
+    for number in range(2):
+        write(folder / "in", f"{number}.json", [events[at] for at in late_by[60 * number : 60 * (number + 1)]])
+    write(folder / "in", "3.json", [("TICK", NOON + timedelta(hours=9), None, None)])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    table = spark.createDataFrame(events, SCHEMA)
+    together: DataFrame | None = None
+    expected: Counter[str] = Counter()
+    for name, text in QUERIES.items():
+        query = sase.compile(text, CATALOG)
+        matches = query.run(source, max_delay="5 minutes", buckets=2)
+        assert matches.isStreaming
+        tagged = matches.select(F.concat(F.lit(name), F.to_json(F.struct("*"))).alias("match"))
+        together = tagged if together is None else together.union(tagged)
+        batch = bag(query.run(table).select(F.concat(F.lit(name), F.to_json(F.struct("*"))).alias("match")))
+        assert batch, f"{name}: a query without a match tests nothing"
+        expected += batch
+    assert together is not None
+    running = together.writeStream.format("memory").queryName("together").start()
+    running.processAllAvailable()
+    assert bag(spark.table("together")) == expected
+
+
+def test_rejected_events_are_logged_and_can_be_had(
+    spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(
+        folder / "in", "0.json", [("A", NOON, "k", 1), (None, NOON, "k", 1), ("B", NOON + timedelta(hours=1), "k", 1)]
+    )
+    write(folder / "in", "1.json", [("B", NOON + timedelta(minutes=1), "k", 2), ("TICK", NOON, "k", 1)])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    stream = sase.compile(QUERIES["trailing negation"], CATALOG).follow(source, max_delay="10 minutes", buckets=1)
+    seen: list[tuple[str, str | None]] = []
+
+    def sink(packed: DataFrame, batch: int) -> None:
+        packed.persist()
+        seen.extend((row["reason"], row["event"]["type"]) for row in stream.rejected(packed).collect())
+        assert stream.matches(packed).collect() == []
+        packed.unpersist()
+
+    with caplog.at_level(logging.WARNING, "sase"):
+        stream.packed.writeStream.foreachBatch(sink).start().processAllAvailable()
+        for _ in range(100):
+            if len(caplog.messages) == 2:
+                break
+            time.sleep(0.1)
+    assert seen == [("without a type", None), ("late", "B")], "an event of another type is nobody's loss"
+    assert "micro-batch 1: 1 events were late or could not be read, and took no part" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_delay": "soon"}, "the longest delay of an event is written as '10 minutes', not 'soon'"),
+        ({"max_delay": "10"}, "the longest delay of an event is written as '10 minutes', not '10'"),
+        ({"delay": 1}, "there is no option 'delay': did you mean max_delay?"),
+        ({"buckets": 0}, "the number of buckets is at least 1"),
+    ],
+)
+def test_options_that_make_no_sense(spark: SparkSession, options: dict[str, Any], message: str) -> None:
+    source = spark.readStream.format("rate").load().selectExpr("'A' AS type", "timestamp AS ts", "'k' AS id", "1 AS n")
+    with pytest.raises((sase.OptionError, sase.SaseRunError)) as caught:
+        sase.compile(QUERIES["trailing negation"], CATALOG).run(source, **options)
+    assert str(caught.value) == message
+
+
+def test_options_of_a_stream_are_not_for_batch(spark: SparkSession) -> None:
+    with pytest.raises(sase.OptionError, match="max_delay: these are options of a stream"):
+        sase.compile(QUERIES["one event"], CATALOG).run(spark.createDataFrame([], SCHEMA), max_delay="1 hour")
+
+
+def test_buckets_are_spread_evenly(spark: SparkSession) -> None:
+    values = spark.range(200).selectExpr("hash(CAST(id AS INT))").collect()
+    assert [row[0] for row in values] == [_murmur3(value) for value in range(200)]
+    for partitions in (2, 4, 8):
+        places = Counter(_murmur3(label) % partitions for label in bucket_labels(8))
+        assert places == {place: 8 // partitions for place in range(partitions)}
+
+
+# ---- on the command line ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(folder: Path) -> list[str]:
+    (folder / "catalog.toml").write_text(
+        'time = "ts"\n' + "".join(f'[types.{name}]\nts = "timestamp"\nid = "string"\nn = "int"\n' for name in "ABC")
+    )
+    (folder / "q.sase").write_text(QUERIES["trailing negation"])
+    return [
+        *("run", str(folder / "q.sase"), "--catalog", str(folder / "catalog.toml"), "--stream"),
+        *("--events", str(folder / "in"), "--format", "json", "--out", str(folder / "out")),
+        *("--checkpoint", str(folder / "ck"), "--max-delay", "5 minutes", "--buckets", "2"),
+        *("--trigger", "available-now"),
+    ]
+
+
+def test_run_restarts_where_it_stopped_and_refuses_what_does_not_fit(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    events = stream_of(100, 5)
+    write(folder / "in", "0.json", [*events[:50], ("A", "yesterday", "k", 1)])
+    assert main(command) == 0
+    shown = capsys.readouterr().err.splitlines()[-1]
+    watermark = events[49][1] - timedelta(minutes=5)
+    assert shown.startswith("events in 51 · late or bad 1 · state ") and f"watermark {watermark}" in shown
+    bad = spark.read.json(str(folder / "out-late")).collect()
+    assert [(row["reason"], "yesterday" in row["record"]) for row in bad] == [("cannot be read", True)]
+
+    write(folder / "in", "1.json", [*events[50:], events[0], ("TICK", NOON + timedelta(hours=9), None, None)])
+    assert main(command) == 0
+    shown = capsys.readouterr().err.splitlines()[-1]
+    assert "late or bad 1 · state 0 events" in shown, "of this run"
+    out = spark.read.parquet(str(folder / "out")).drop("batch")
+    query = sase.compile(QUERIES["trailing negation"], CATALOG)
+    assert bag(out) == bag(query.run(spark.createDataFrame(events, SCHEMA)))
+    late = spark.read.json(str(folder / "out-late")).where("reason = 'late'").collect()
+    assert [row["event"]["id"] for row in late] == [events[0][2]]
+
+    assert main([*command, "--buckets", "3"]) == 1
+    assert "2 buckets of keys, and not 3" in capsys.readouterr().err
+    changed = QUERIES["trailing negation"].replace("15 minutes", "16 minutes")
+    (folder / "q.sase").write_text(changed)
+    assert main(command) == 1
+    assert "has the state of another query, or of another version of this one" in capsys.readouterr().err
+    (folder / "q.sase").write_text(QUERIES["trailing negation"].replace("y.ts AS last", "y.ts AS second"))
+    assert main(command) == 0, "what is made of a match may change"
+
+
+def test_a_key_with_too_many_events_stops_the_stream(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "in", "0.json", [("A", NOON, "busy", n) for n in range(9)])
+    assert main([*command, "--max-state-events-per-key", "5"]) == 1
+    assert "error: 9 events of id='busy' are waiting in the window, and --max-state" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--overwrite"], "error: --overwrite is not for streams: a stream adds to what it has written"),
+        (["--slice", "1 hour"], "error: a stream is not cut into time slices: leave slice and parallel out"),
+        (["--partitions", "4"], "error: a stream has buckets of keys instead of partitions: see --buckets"),
+    ],
+)
+def test_what_is_not_for_streams(
+    command: list[str], more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, *more]) == 1
+    assert capsys.readouterr().err.strip() == message
+
+
+def test_an_output_belongs_to_its_checkpoint(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "in", "0.json", stream_of(3, 5))
+    (folder / "out" / "batch=0").mkdir(parents=True)
+    (folder / "out" / "batch=0" / "old.parquet").write_bytes(b"")
+    assert main(command) == 1
+    assert "out has data, and " in capsys.readouterr().err
+
+
+# ---- a real kill --------------------------------------------------------------------------------
+
+
+def test_kill_9_loses_no_match_and_doubles_none(spark: SparkSession, folder: Path, command: list[str]) -> None:
+    """The process is killed with all its children while it works, several times, and started again."""
+    events = stream_of(160, 9)
+    for number in range(8):
+        write(folder / "in", f"{number:02}.json", events[20 * number : 20 * (number + 1)])
+    write(folder / "in", "99.json", [("TICK", NOON + timedelta(hours=9), None, None)])
+    random = Random(os.environ.get("SASE_KILL_SEED", "3"))
+    arguments = [sys.executable, "-m", "sase", *command, "--max-files-per-trigger", "1"]
+    killed = 0
+    for _ in range(3):
+        running = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.DEVNULL)
+        begun = _batches(folder)
+        for _ in range(600):
+            if running.poll() is not None or _batches(folder) > begun:
+                break
+            time.sleep(0.05)
+        time.sleep(random.uniform(0, 3))
+        if running.poll() is None:
+            killed += 1
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    assert killed >= 2, "it was done before it could be killed"
+    assert main([*command, "--max-files-per-trigger", "1"]) == 0
+    out = spark.read.parquet(str(folder / "out")).drop("batch")
+    query = sase.compile(QUERIES["trailing negation"], CATALOG)
+    assert bag(out) == bag(query.run(spark.createDataFrame(events, SCHEMA)))
+
+
+def _batches(folder: Path) -> int:
+    """How many micro-batches have begun."""
+    return len([path for path in (folder / "ck" / "offsets").glob("*") if path.name.isdecimal()])

@@ -1,0 +1,203 @@
+"""The core of a stream without Spark around it: same answers as batch, at the right moment, with a bounded state.
+
+Spark computes the state bits and the terms of a random stream once; then its events are cut into random micro-batches,
+shuffled within the allowed delay, and driven through the buckets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from brute_force import evaluate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from random_queries import Case, cases
+from streams import follow, shuffled
+from test_random_queries import TRAP_STREAM, TRAPS, collect, compare, frame
+
+import sase
+from sase.compiler.rules import NAMES
+from sase.runtime.errors import SaseRunError
+from sase.runtime.live import Bucket, LiveTask, Step
+from sase.runtime.pattern import Negated, Pattern
+from sase.runtime.stream import Options, Stream, watch
+
+PLANS: dict[str, dict[str, Any]] = {
+    "a stream": {},
+    "negation outside the kernel": {"negation": "anti-join"},
+    "the basic plan": {"disable": NAMES},
+    "tests in selection": {"equivalence": "selection"},
+    "Multi-PAIS": {"equivalence": "multi-pais"},
+}
+EXAMPLES = settings.default.max_examples // 8
+SCHEDULES = 3
+
+
+def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, DataFrame]:
+    """The answers of a plan on several schedules of the same events."""
+    query = sase.compile(case.query, case.catalog, stream=True, **PLANS[plan])
+    events = frame(spark, case)
+    stream: Stream = query.module.follow(events, Options())
+    if stream.task is None:
+        return {plan: stream.matches()}
+    relevant_rows = relevant(query, events)
+    unit = 1 if query.module.SOURCE.time_kind == "integer" else 60_000_000
+    found: dict[str, DataFrame] = {}
+    for number in range(SCHEDULES):
+        random = Random(seed + number)
+        delay = random.choice([0, 1, 4, 20]) * unit
+        batches = shuffled(relevant_rows.column(stream.task.time).to_pylist(), delay, random)
+        run = follow(stream.task, relevant_rows, batches, delay)
+        assert not run.late
+        assert run.state_rows[-1] == 0, "what nothing can reach any more is forgotten"
+        found[f"{plan}, {number}"] = stream.finish(table(spark, run.matches, stream))
+    return found
+
+
+def relevant(query: sase.Query, events: DataFrame) -> pa.Table:
+    """The events as they reach a bucket."""
+    job = query.module
+    watched = job.relevant_events(watch(events, job.SOURCE, job.OURS, None))
+    good = watched.where(f"{job.OURS.reason} IS NULL").drop(job.OURS.reason, job.OURS.record, job.OURS.clock)
+    return good.toArrow()
+
+
+def table(spark: SparkSession, batches: list[pa.RecordBatch], stream: Stream) -> DataFrame:
+    if not batches:
+        return spark.createDataFrame([], stream.found)
+    return spark.createDataFrame(pa.Table.from_batches(batches), stream.found)
+
+
+@settings(max_examples=EXAMPLES)
+@given(case=cases(windowed=True), plan=st.sampled_from(list(PLANS)), seed=st.integers(0, 10**6))
+def test_a_stream_gives_the_answer_of_the_judge(spark: SparkSession, case: Case, plan: str, seed: int) -> None:
+    compare(case, answers(spark, case, plan, seed))
+
+
+def test_traps(spark: SparkSession) -> None:
+    """All queries in one Spark job."""
+    both = {"ts": "bigint", "id": "bigint", "n": "bigint"}
+    catalog = sase.Catalog(types={"A": both, "B": both, "C": both, "D": {"ts": "bigint", "n": "bigint"}})
+    rows = [dict(zip(("type", *both), row, strict=True)) for row in TRAP_STREAM]
+    expected: dict[str, Counter[Any]] = {}
+    found: dict[str, DataFrame] = {}
+    for query, _ in TRAPS:
+        case = Case(query if "WITHIN" in query else f"{query} WITHIN 100", catalog, rows)
+        plan = "negation outside the kernel" if "!" in query else "a stream"
+        for name, answer in answers(spark, case, plan, 7).items():
+            found[f"{query}: {name}"] = answer.select(F.to_json(F.struct("*")).alias("match"))
+            expected[f"{query}: {name}"] = Counter(
+                json.dumps(_without_null(match), sort_keys=True) for match in evaluate(*case)
+            )
+    bags: dict[str, Counter[Any]] = {name: Counter() for name in found}
+    for name, row in collect(found):
+        bags[name][json.dumps(json.loads(row["match"]), sort_keys=True)] += 1
+    assert bags == expected
+
+
+def _without_null(value: Any) -> Any:
+    return {k: _without_null(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+
+# ---- without Spark: a stream of one table, whose state bits are its types --------------------------
+
+
+def task(pattern: Pattern, **more: Any) -> LiveTask:
+    """A, B and C fill the first, second and third variable."""
+    options: dict[str, Any] = {"outside": (), "limit": None, "shown": ("type", "time"), "by": ("id",), **more}
+    emit = tuple((variable, ("time",)) for variable in pattern.positive)
+    return LiveTask(
+        pattern=pattern, time="time", order=None, states="states", emit=emit, batch_rows=1000, chunk_rows=0, jit=True,
+        **options,
+    )  # fmt: skip
+
+
+def rows(*events: tuple[str, int, int]) -> pa.Table:
+    types, times, ids = zip(*events, strict=True)
+    states = [1 << "ABC".index(name) for name in types]
+    return pa.table({"type": types, "time": times, "id": ids, "states": pa.array(states, pa.int64())})
+
+
+def found(step: Step) -> list[tuple[int, ...]]:
+    return [tuple(event["time"] for event in row.values()) for batch in step.matches for row in batch.to_pylist()]
+
+
+MIDDLE = Pattern(("x", "z"), (Negated("y", "x", "z"),), within=10)
+TRAILING = Pattern(("x", "z"), (Negated("y", "z", None),), within=10)
+
+
+def test_a_match_comes_out_as_soon_as_its_last_event_is_released() -> None:
+    bucket = Bucket(task(MIDDLE))
+    step = bucket.advance(None, rows(("A", 1, 7), ("B", 5, 7), ("B", 6, 7)), 0)
+    assert (found(step), step.wake) == ([], 6)
+    step = bucket.advance(step.state, None, 5)
+    assert (found(step), step.wake) == ([], 6), "at the watermark, more events of that time may come"
+    step = bucket.advance(step.state, None, 6)
+    assert (found(step), step.wake) == ([(1, 5)], 7)
+    step = bucket.advance(step.state, rows(("C", 6, 7)), 6)
+    step = bucket.advance(step.state, None, 7)
+    assert found(step) == [(1, 6)], "neither is before the other"
+
+
+def test_a_trailing_negation_is_decided_at_the_end_of_its_window() -> None:
+    bucket = Bucket(task(TRAILING))
+    step = bucket.advance(None, rows(("A", 1, 7), ("B", 5, 7), ("A", 2, 8), ("B", 3, 8)), 0)
+    step = bucket.advance(step.state, rows(("C", 10, 7)), 6)
+    assert (found(step), step.wake) == ([], 11)
+    step = bucket.advance(step.state, None, 11)
+    assert (found(step), step.wake) == ([], 12), "there was a C at 10"
+    step = bucket.advance(step.state, rows(("C", 12, 8)), 12)
+    assert found(step) == [(2, 3)], "a C at 12 is past its window, and no event of that key is needed to know"
+
+
+def test_late_events_are_returned_and_change_nothing() -> None:
+    bucket = Bucket(task(MIDDLE))
+    step = bucket.advance(None, rows(("A", 4, 7)), 3)
+    step = bucket.advance(step.state, rows(("C", 4, 7), ("B", 6, 7)), 5)
+    assert step.late is not None and step.late.to_pylist() == [{"type": "C", "time": 4}]
+    assert found(bucket.advance(step.state, None, 9)) == [(4, 6)]
+
+
+def test_a_key_with_too_many_events_is_named() -> None:
+    bucket = Bucket(task(MIDDLE, limit=2))
+    step = bucket.advance(None, rows(("A", 4, 7), ("A", 4, 8), ("A", 5, 8)), 3)
+    with pytest.raises(SaseRunError, match=r"3 events of id=8 are waiting in the window.*allows 2"):
+        bucket.advance(step.state, rows(("B", 6, 8)), 3)
+
+
+def test_events_that_can_no_longer_take_part_are_forgotten() -> None:
+    bucket = Bucket(task(MIDDLE))
+    step = bucket.advance(None, rows(("A", 1, 7), ("B", 5, 7), ("A", 6, 8)), 0)
+    step = bucket.advance(step.state, None, 7)
+    assert step.state is not None and step.state.column("time").to_pylist() == [1, 6], "the B has been reported"
+    step = bucket.advance(step.state, None, 11)
+    assert step.state is not None and step.state.column("time").to_pylist() == [6]
+    step = bucket.advance(step.state, None, 16)
+    assert (step.state, step.wake) == (None, None)
+
+
+def test_the_state_is_flat_over_many_windows() -> None:
+    """A million events, 1,000 keys, 500 windows: never more than what two windows and the delay hold."""
+    random = np.random.default_rng(0)
+    bucket, state, watermark = Bucket(task(TRAILING)), None, -1
+    sizes, matches, batch = [], 0, 20_000
+    for start in range(0, 1_000_000, batch):
+        time = start + random.integers(0, batch, batch)  # in any order
+        states = np.choose(random.integers(0, 3, batch), [1, 2, 4]).astype(np.int64)
+        events = {"type": ["E"] * batch, "time": time, "id": random.integers(0, 1000, batch), "states": states}
+        step = bucket.advance(state, pa.table(events), watermark)
+        matches += sum(found.num_rows for found in step.matches)
+        step = bucket.advance(step.state, None, start + batch)
+        matches += sum(found.num_rows for found in step.matches)
+        state, watermark = step.state, start + batch
+        sizes.append(0 if state is None else state.num_rows)
+    assert matches > 0
+    assert max(sizes) <= 40, "about one event a tick, and a window of 10"
