@@ -71,6 +71,8 @@ def _run(arguments: argparse.Namespace) -> int:
     bound = query.compiled.query
     name = Path(bound.filename).stem
     if arguments.stream:
+        if arguments.html:
+            raise OptionError("--html shows a run that has ended, and a stream does not end")
         from sase.runtime.stream_job import run_stream
 
         if arguments.html:
