@@ -151,8 +151,8 @@ def _regret(results: Results, scale: Scale) -> str:
             f"`SEQ(E1, …, EL) WHERE [attr1, attr2] WITHIN {REGRET_WINDOW:,}` on {REGRET_EVENTS:,} events: the strategy "
             "that the [cost model](cost-model.md) chooses, and the fastest one. "
             f"The chosen one is within 1.2× of the best in {close:.0%} of {len(ratios)} points, and "
-            f"{max(ratios):.2f}× at worst (V1 = {worst[0]}, V2 = {worst[1]}, L = {worst[2]}, skew {worst[3]}); the median "
-            f"is {statistics.median(ratios):.2f}×. To reach: 95 %, and 2×.",
+            f"{max(ratios):.2f}× at worst (V1 = {worst[0]}, V2 = {worst[1]}, L = {worst[2]}, skew {worst[3]}); the "
+            f"median is {statistics.median(ratios):.2f}×. To reach: 95 %, and 2×.",
             "<details><summary>All points</summary>",
             _table(("V1", "V2", "L", "skew", "chosen", "best", "regret", "the worst one's"), rows),
             "</details>",

@@ -116,9 +116,7 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
         "pattern": _pattern(kernel, window is not None) if kernel else None,
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
-        "fill_columns": "{"
-        + ", ".join(f"{literal(plan.own(fill.variable))}: fills[{literal(fill.variable)}]" for fill in plan.fills)
-        + "}",
+        "prefix": literal(plan.prefix),
         "computed": [(literal(column.name), literal(column.sql)) for column in kernel.computed] if kernel else [],
         "selected": [literal(column_sql(name)) for name in _selected(plan)],
         "whole": None if kernel else _whole(plan),

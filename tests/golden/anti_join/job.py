@@ -50,8 +50,8 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "l": F.expr("kind = 'login' AND `user` IS NOT NULL AND score > 0.8"),
-        "t": F.expr("kind = 'transfer' AND `user` IS NOT NULL AND amount >= 1000.00"),
+        "l": "kind = 'login' AND `user` IS NOT NULL AND score > 0.8",
+        "t": "kind = 'transfer' AND `user` IS NOT NULL AND amount >= 1000.00",
     }
     return events.select(
         "at",

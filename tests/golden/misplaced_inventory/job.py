@@ -56,11 +56,11 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": F.expr("type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL"),
-        "y": F.expr("type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL"),
-        "z": F.expr("type IN ('COUNTER-READING', 'SHELF-READING') AND id IS NOT NULL"),
+        "x": "type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL",
+        "y": "type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL",
+        "z": "type IN ('COUNTER-READING', 'SHELF-READING') AND id IS NOT NULL",
     }
-    events = events.withColumns({"_x": fills["x"], "_y": fills["y"], "_z": fills["z"]})
+    events = events.withColumns({"_" + name: F.expr(condition) for name, condition in fills.items()})
     return events.select(
         "ts",
         "id",

@@ -52,10 +52,10 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x1": F.expr("type = 'A' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL AND attr3 = '1'"),
-        "x2": F.expr("type = 'B' AND attr1 IS NOT NULL AND attr2 IS NOT NULL"),
-        "x4": F.expr("type = 'D' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL"),
-        "x3": F.expr("type = 'C' AND attr1 IS NOT NULL AND attr2 IS NOT NULL"),
+        "x1": "type = 'A' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL AND attr3 = '1'",
+        "x2": "type = 'B' AND attr1 IS NOT NULL AND attr2 IS NOT NULL",
+        "x4": "type = 'D' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL",
+        "x3": "type = 'C' AND attr1 IS NOT NULL AND attr2 IS NOT NULL",
     }
     return events.select(
         "ts",

@@ -51,9 +51,9 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x1": F.expr("type = 'A'"),
-        "x2": F.expr("type = 'B'"),
-        "x4": F.expr("type = 'D'"),
+        "x1": "type = 'A'",
+        "x2": "type = 'B'",
+        "x4": "type = 'D'",
     }
     return events.select(
         "ts",
