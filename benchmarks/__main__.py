@@ -18,6 +18,7 @@ from benchmarks.experiments import experiments
 from benchmarks.flights import Flights
 from benchmarks.measure import Disagreement, Measurement, Scale
 from benchmarks.results import Results
+from benchmarks.streaming import measurements as streams
 from benchmarks.targets import LIMIT, ROUNDS, measurements
 
 ROOT = FOLDER.parent
@@ -45,7 +46,7 @@ def main() -> int:
 
 def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
-    everything = [*measurements(scale), Flights(scale.rounds(ROUNDS), scale.limit(LIMIT)), *races]
+    everything = [*measurements(scale), Flights(scale.rounds(ROUNDS), scale.limit(LIMIT)), *streams(scale), *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 
