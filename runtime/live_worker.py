@@ -72,9 +72,9 @@ class LiveWorker:
                 f"--checkpoint, or go back to the query that it belongs to [{known} is not {self.fingerprint}]"
             )
         table = table.replace_schema_metadata(None)
-        if arrived is not None and table.schema != arrived.schema:
+        if arrived is not None:
             # Only what the session decides can differ: its time zone, and how long strings may be.
-            table = table.select(arrived.column_names).cast(arrived.schema)
+            table = table.cast(arrived.select(table.column_names).schema)
         return table
 
     def _late(self, late: pa.Table) -> pa.Table:
