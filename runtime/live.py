@@ -62,7 +62,8 @@ class Bucket(Matcher):
         super().__init__(task)
         pattern = task.pattern
         self.live = task
-        self.columns = list(dict.fromkeys((*self.columns, *task.shown, *_attached(task.outside))))
+        # What is only shown of an event that comes too late need not be remembered of one that does not.
+        self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside))))
         within = pattern.within or 0
         components: tuple[Negated | Outside, ...] = (*pattern.negated, *task.outside)
         self.within = min(within, _FOREVER)

@@ -29,9 +29,9 @@ class LiveWorker:
         self.time_kind = time_kind
 
     def step(
-        self, handle: Any, state: Any, bucket: int, frames: Iterable[pd.DataFrame], watermark: int
+        self, handle: Any, state: Any, bucket: int, frames: Iterable[pd.DataFrame], watermark: int, expired: bool
     ) -> Iterator[pd.DataFrame]:
-        """One call of the stateful operator: yields PACKED rows."""
+        """One call of the stateful operator, with new rows or because the timer has expired: yields PACKED rows."""
         cells, passed = [], []
         for frame in frames:
             for kind, size, rows in zip(frame["kind"], frame["size"], frame["rows"], strict=True):
@@ -57,7 +57,7 @@ class LiveWorker:
             state.update((cell(step.state, self.fingerprint), self._moment(step.wake)))
         wake = None if step.state is None else self._moment(step.wake)
         if wake != timer:
-            if timer is not None and timer > watermark:  # an expired one is Spark's to remove
+            if timer is not None and not expired:  # else Spark would call again in this micro-batch
                 handle.deleteTimer(timer)
             if wake is not None:
                 handle.registerTimer(wake)
@@ -72,9 +72,9 @@ class LiveWorker:
                 f"--checkpoint, or go back to the query that it belongs to [{known} is not {self.fingerprint}]"
             )
         table = table.replace_schema_metadata(None)
-        if arrived is not None and table.schema != arrived.schema:
+        if arrived is not None:
             # Only what the session decides can differ: its time zone, and how long strings may be.
-            table = table.select(arrived.column_names).cast(arrived.schema)
+            table = table.cast(arrived.select(table.column_names).schema)
         return table
 
     def _late(self, late: pa.Table) -> pa.Table:

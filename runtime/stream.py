@@ -219,9 +219,9 @@ def _prepare(spark: SparkSession, buckets: int) -> None:
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     if partitions > 4 * buckets:
         logging.getLogger("sase").warning(
-            "spark.sql.shuffle.partitions is %s, and a new checkpoint would have as many states, for %s buckets of "
-            "keys: set it to %s before the stream starts",
-            *(partitions, buckets, buckets),
+            "spark.sql.shuffle.partitions is %s, and a new checkpoint would have as many state stores, for %s buckets "
+            "of keys: set it to the number of cores before the stream starts",
+            *(partitions, buckets),
         )
 
 
@@ -433,12 +433,12 @@ def _processor(task: LiveTask, fingerprint: str, time_kind: str) -> StatefulProc
             self.worker: Any = None
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-            yield from self.step(key[0], rows, timerValues)
+            yield from self.step(key[0], rows, timerValues, False)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-            yield from self.step(key[0], (), timerValues)
+            yield from self.step(key[0], (), timerValues, True)
 
-        def step(self, bucket: int, frames: Any, times: Any) -> Any:
+        def step(self, bucket: int, frames: Any, times: Any, expired: bool) -> Any:
             import pickle
             import socket
 
@@ -455,7 +455,8 @@ def _processor(task: LiveTask, fingerprint: str, time_kind: str) -> StatefulProc
                         f"(pip install sase=={version}) or compile the job with --standalone"
                     ) from error
                 self.worker = LiveWorker(pickle.loads(pickled), fingerprint, time_kind)
-            yield from self.worker.step(self.handle, self.state, bucket, frames, times.getCurrentWatermarkInMs())
+            watermark = times.getCurrentWatermarkInMs()
+            yield from self.worker.step(self.handle, self.state, bucket, frames, watermark, expired)
 
         def close(self) -> None:
             pass

@@ -156,9 +156,10 @@ def run_stream(
 
 @contextmanager
 def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
-    """One partition a bucket, and so one state store; the session gets its own setting back."""
+    """As many partitions as cores, since each costs a state store; the session gets its own setting back."""
     before = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    spark.conf.set("spark.sql.shuffle.partitions", max(1, buckets))
+    cores = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else buckets
+    spark.conf.set("spark.sql.shuffle.partitions", max(1, min(buckets, cores)))
     try:
         yield
     finally:

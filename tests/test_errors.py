@@ -33,9 +33,9 @@ def cases(path: Path) -> list[tuple[str, str]]:
     return [tuple(part.strip("\n").split("\n----\n", 1)) for part in parts]  # type: ignore[misc]
 
 
-def shown(query: str, catalog: Catalog) -> str:
+def shown(query: str, catalog: Catalog, stream: bool = False) -> str:
     with pytest.raises(SaseError) as caught:
-        compile_query(query, catalog, filename="query.sase", version="0")
+        compile_query(query, catalog, filename="query.sase", version="0", stream=stream)
     return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
 
 
@@ -62,3 +62,11 @@ def test_all_errors_of_a_file_are_reported_at_once() -> None:
             version="0",
         )
     assert [found.span.start for found in caught.value.diagnostics] == [10, 50, 62, 78]
+
+
+def test_errors_of_a_stream_are_shown_literally(regenerate_golden: bool) -> None:
+    path = FOLDER / "stream.txt"
+    found = [(query, shown(query, CATALOGS["retail"], stream=True)) for query, _ in cases(path)]
+    if regenerate_golden:
+        path.write_text("\n====\n".join(f"{query}\n----\n{text}" for query, text in found) + "\n", encoding="utf-8")
+    assert found == cases(path)

@@ -7,8 +7,11 @@ against the query as you would review code.
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
+from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 import sase
 from sase.compiler.rules import NAMES
 from sase.runtime.job import find_inputs, read_events
+from sase.runtime.stream import Options
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/query.sase"))
 
@@ -50,10 +54,12 @@ def test_plan_and_job_are_as_reviewed(folder: Path, regenerate_golden: bool) -> 
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_job_finds_the_matches(folder: Path, regenerate_golden: bool, spark: SparkSession) -> None:
-    module = compiled(folder).module
-    inputs = find_inputs(spark, [str(folder / "events.jsonl")], module.SOURCE.types)
-    matches = as_json(module.find_matches(read_events(spark, inputs, module.SOURCE)))
+def test_the_job_finds_the_matches(
+    folder: Path, regenerate_golden: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    query = compiled(folder)
+    find = streamed if query.compiled.physical.stream else found
+    matches = as_json(find(query.module, folder / "events.jsonl", spark, tmp_path))
     if regenerate_golden:
         lines = sorted(row["match"] for row in matches.collect())
         (folder / "matches.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -61,6 +67,23 @@ def test_the_job_finds_the_matches(folder: Path, regenerate_golden: bool, spark:
     assert lines, "a golden without a match shows nothing"
     expected = spark.createDataFrame([(line,) for line in lines], "match string")
     assert_df_equality(matches, expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def found(job: ModuleType, events: Path, spark: SparkSession, _: Path) -> DataFrame:
+    inputs = find_inputs(spark, [str(events)], job.SOURCE.types)
+    matches: DataFrame = job.find_matches(read_events(spark, inputs, job.SOURCE))
+    return matches
+
+
+def streamed(job: ModuleType, events: Path, spark: SparkSession, folder: Path) -> DataFrame:
+    """What comes out until the last event, which is later than all others and no query's."""
+    shutil.copy(events, folder)
+    arguments = Namespace(events=[str(folder)], format="json", max_files_per_trigger=None)
+    stream = job.follow(job.read(spark, arguments), Options(buckets=2))
+    running = stream.matches().writeStream.format("memory").queryName("golden").start()
+    running.processAllAvailable()
+    running.stop()
+    return spark.table("golden")
 
 
 def as_json(matches: DataFrame) -> DataFrame:

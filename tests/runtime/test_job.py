@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
-from sase.runtime.job import Files, _split, main, read_columns
+from sase.runtime.job import Files, main, read_columns, split
 from sase.runtime.report import duration, summary, table
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
@@ -159,7 +159,7 @@ def test_types_and_what_exists_tell_a_type_from_a_path(spec: str, found: tuple[s
         def matching(self, pattern: str) -> list[object]:
             return ["a file"] if pattern == "day=3" else []
 
-    assert _split(SomeFiles(), spec, ["A", "B", "A=1"]) == found
+    assert split(SomeFiles(), spec, ["A", "B", "A=1"]) == found
 
 
 def test_column_names_in_any_case(run: Run, tmp_path: Path) -> None:
