@@ -222,6 +222,14 @@ def _arguments(magic: Callable[..., None], line: str) -> Namespace:
         arguments: Namespace = parse_argstring(magic, line)
     except ValueError as error:  # of shlex: a quote that is not closed
         raise UsageError(f"{error} in {shlex.quote(line)}") from None
+    for option, value in vars(arguments).items():
+        setattr(arguments, option, [*map(_unquoted, value)] if isinstance(value, list) else _unquoted(value))
     if not arguments.name.isidentifier():
         raise UsageError(f"the result's name is a Python variable, and {arguments.name!r} cannot be one")
     return arguments
+
+
+def _unquoted(value: Any) -> Any:
+    """IPython splits the line of a magic at blanks outside quotes, and leaves the quotes."""
+    quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value

@@ -212,7 +212,8 @@ def _marks(shown: Scene) -> Iterator[dict[str, Any]]:
     kills = {number for run in shown.killed for _, number in run.killers}
     names = {name: at for at, name in enumerate(dict.fromkeys(name for e in shown.events for name, _ in e.values))}
     for number, event in enumerate(shown.events):
-        values = {f"value{names[name]}": value for name, value in event.values}
+        known = dict(event.values)
+        values = {f"value{at}": known.get(name, "–") for name, at in names.items()}
         yield {
             "x": event.at,
             "y": event.lane,
