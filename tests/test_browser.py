@@ -100,7 +100,8 @@ def test_pointing_at_an_event_or_an_arc_tells_what_it_is(browser: WebDriver, pag
     opened(browser, page)
 
     def pointed(label: str) -> str:
-        ActionChains(browser).move_to_element(mark(browser, label)).perform()
+        heading = browser.execute_script("return document.querySelector('h1')")
+        ActionChains(browser).move_to_element(heading).move_to_element(mark(browser, label)).perform()
         seen = "return document.querySelector('#vg-tooltip-element.visible')?.textContent || ''"
         return WebDriverWait(browser, 10).until(lambda driver: driver.execute_script(seen))
 

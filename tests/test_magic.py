@@ -172,7 +172,7 @@ def test_the_job_is_shown_with_highlighting(shell: InteractiveShell) -> None:
 def test_a_stream_is_followed_and_the_cell_comes_back(
     shell: InteractiveShell, spark: SparkSession, tmp_path: Path
 ) -> None:
-    readings = shell.user_ns["readings"].where("id in (1017, 1152)")
+    readings = shell.user_ns["readings"].where("ts < '2026-03-02 13:00' AND type <> 'BACKROOM-READING'")
     readings.where("ts < '2026-03-02 10:00'").coalesce(1).write.parquet(str(tmp_path / "in"))
     shell.user_ns["incoming"] = spark.readStream.schema(readings.schema).parquet(str(tmp_path / "in"))
     try:

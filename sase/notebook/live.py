@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from sase.notebook.preview import Rows, first_rows, html_table
@@ -30,15 +32,19 @@ def start(matches: DataFrame, name: str) -> StreamingQuery:
 
 def settle(query: StreamingQuery) -> None:
     """Waits for the first micro-batch, and a little for those behind it. Raises what the stream has failed for."""
+    drain = Thread(target=_drain, args=(query,), name="sase-stream", daemon=True)
+    drain.start()
     until = time.monotonic() + FIRST
-    while query.isActive and time.monotonic() < until:
-        if query.lastProgress is not None:
-            until = min(until, time.monotonic() + MORE)
-            if not query.status["isDataAvailable"] and not query.status["isTriggerActive"]:
-                return
+    while drain.is_alive() and query.lastProgress is None and time.monotonic() < until:
         time.sleep(0.2)
+    drain.join(MORE)  # not for ever: some sources always have more
     if failure := query.exception():
         raise failure
+
+
+def _drain(query: StreamingQuery) -> None:
+    with suppress(Exception):  # the stream keeps it, too
+        query.processAllAvailable()
 
 
 @dataclass(frozen=True)
