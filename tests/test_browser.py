@@ -135,6 +135,10 @@ def test_the_page_fits_narrow_and_wide(browser: WebDriver, page: Path, width: in
     plot = browser.execute_script("return view.container().getBoundingClientRect().width")
     assert 0.7 * min(width, 960) < plot <= width
     assert browser.execute_script("return view.width()") > 150
+    label = """const svg = view.container().querySelector('svg').getBoundingClientRect();
+        const name = [...document.querySelectorAll('text')].find(e => e.textContent === 'id 1017');
+        return name.getBoundingClientRect().left - svg.left;"""
+    assert browser.execute_script(label) >= 0
 
 
 @pytest.mark.parametrize("dark", [False, True])

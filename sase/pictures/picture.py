@@ -144,6 +144,7 @@ LIBRARY_START = '<script class="sase-vega">'
 _SCRIPT = """(function () {
 const spec = %(spec)s;
 spec.width = "container"; spec.autosize = {type: "fit-x", contains: "padding"};
+spec.padding = {left: (spec.usermeta || {}).left || 5, top: 5, right: 5, bottom: 5};
 function draw() { document.querySelectorAll(".%(name)s").forEach(function (place) {
   const target = document.createElement("div"); target.style.width = "100%%";
   place.replaceChildren(target);

@@ -204,6 +204,7 @@ LABEL = 170
 
 
 def _label_width(shown: Scene) -> float:
+    """Room for the lanes' names: a chart that fits its container counts axes and titles, and no marks beside it."""
     return min(LABEL, 7 * max(map(len, shown.lanes))) + 14
 
 
