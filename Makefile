@@ -8,7 +8,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
 DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types pytest golden notebooks demo clean
+.PHONY: help setup test lint types pytest golden notebooks demo bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,10 @@ demo: setup  ## find the shoplifters: query, plan and matches
 	@$(BIN)/sase explain $(DEMO)
 	@echo
 	@$(WITH_JAVA) $(BIN)/sase run $(DEMO) --events examples/data/retail.parquet
+
+bench: setup  ## benchmarks and their report: an hour or two; stop it and start it again as you like
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks
 
 clean:  ## remove the environment and every cache
 	@rm -rf .venv .venv.lock build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

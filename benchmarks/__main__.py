@@ -4,6 +4,7 @@ python -m benchmarks                       everything: an hour or two; stop it a
 python -m benchmarks --quick               tiny data, one round: does everything work?
 python -m benchmarks run --only targets    what begins with this name; see `list`
 python -m benchmarks report                the report again, from the results that are there
+python -m benchmarks calibrate             the constants of the cost model, measured anew on this machine
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from benchmarks.bench import FOLDER, Bench
 from benchmarks.experiments import experiments
 from benchmarks.flights import Flights
 from benchmarks.measure import Disagreement, Measurement, Scale
+from benchmarks.regret import regrets
 from benchmarks.results import Results
 from benchmarks.targets import LIMIT, ROUNDS, measurements
 
@@ -32,6 +34,11 @@ def main() -> int:
         for measurement in plan(scale, arguments.only):
             print(f"{'done' if results.is_complete(measurement.name) else '    '}  {measurement.name}")
         return 0
+    if arguments.command == "calibrate":
+        from benchmarks.calibrate import calibrate
+
+        calibrate(Bench(), lambda line: print(line, flush=True))
+        return 0
     status = 0
     if arguments.command in ("run", "all"):
         status = run(plan(scale, arguments.only), results, arguments.again)
@@ -45,7 +52,8 @@ def main() -> int:
 
 def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
-    everything = [*measurements(scale), Flights(scale.rounds(ROUNDS), scale.limit(LIMIT)), *races]
+    flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
+    everything = [*measurements(scale), *regrets(scale), flights, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 
@@ -83,7 +91,11 @@ def _arguments() -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "command", nargs="?", choices=("all", "run", "report", "list"), default="all", help="default: run and report"
+        "command",
+        nargs="?",
+        choices=("all", "run", "report", "list", "calibrate"),
+        default="all",
+        help="default: run and report",
     )
     parser.add_argument("--quick", action="store_true", help="tiny data, results apart from the real ones")
     parser.add_argument("--only", metavar="NAME", default="", help="measurements whose name begins so")

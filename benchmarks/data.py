@@ -107,10 +107,15 @@ def zipf(domain: int, skew: float) -> Callable[[np.random.Generator, int], NDArr
     """Draws from 0 … domain - 1, value k with probability ∝ 1 / (k + 1)^skew; 0 is uniform."""
     if skew == 0:
         return lambda random, rows: random.integers(0, domain, rows)
-    weights = np.arange(1, domain + 1, dtype=np.float64) ** -skew
-    cumulated = np.cumsum(weights / weights.sum())
+    cumulated = np.cumsum(shares(domain, skew))
     cumulated[-1] = 1.0  # a sum that rounding left below 1 would draw a value outside of the domain
     return lambda random, rows: np.searchsorted(cumulated, random.random(rows), side="right").astype(np.int64)
+
+
+def shares(domain: int, skew: float) -> NDArray[np.float64]:
+    """The probabilities of the values, falling."""
+    weights = np.arange(1, domain + 1, dtype=np.float64) ** -skew
+    return weights / weights.sum()  # type: ignore[no-any-return]
 
 
 def parquet(source: Source, folder: Path) -> Path:

@@ -11,6 +11,9 @@ from benchmarks.bench import PARTITIONS_A_CORE
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.measure import SLOW, Result, Scale
+from benchmarks.regret import EVENTS as REGRET_EVENTS
+from benchmarks.regret import WINDOW as REGRET_WINDOW
+from benchmarks.regret import regrets
 from benchmarks.results import Results
 from benchmarks.targets import Target, Value, measurements, quotient, targets
 
@@ -23,6 +26,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _opening(results, scale),
         _targets(results),
         _peers(results, scale),
+        _regret(results, scale),
         _experiments(results, scale, images),
         _flights(results),
         METHOD,
@@ -122,6 +126,38 @@ def _peers(results: Results, scale: Scale) -> str:
         parts.append(f"`{query}` on {' and '.join(f'{number:,}' for number in events)} events, V1 = {domain:,}:")
         parts.append(_table(("", "found", "seconds", f"time over that of {base}"), rows))
     return "\n\n".join(parts) if len(parts) > 1 else ""
+
+
+def _regret(results: Results, scale: Scale) -> str:
+    """The time of the chosen strategy over that of the best one, point by point."""
+    found = [(each, result) for each in regrets(scale) if (result := results.load(each.name)) is not None]
+    if not found:
+        return ""
+    rows, ratios = [], []
+    for each, result in found:
+        for point in result["points"]:
+            times = point["seconds"]
+            best = min(times, key=lambda name: times[name])
+            ratios.append(times[point["chosen"]] / times[best])
+            numbers = (f"{point['v1']:,}", f"{point['v2']:,}", f"{each.length}", f"{each.skew}")
+            rows.append(
+                (*numbers, point["chosen"], best, f"{ratios[-1]:.2f}×", f"{max(times.values()) / times[best]:.1f}×")
+            )
+    close = sum(ratio <= 1.2 for ratio in ratios) / len(ratios)
+    worst = max(rows, key=lambda row: float(row[6][:-1]))
+    return "\n\n".join(
+        (
+            "## The choice of a strategy",
+            f"`SEQ(E1, …, EL) WHERE [attr1, attr2] WITHIN {REGRET_WINDOW:,}` on {REGRET_EVENTS:,} events: the strategy "
+            "that the [cost model](cost-model.md) chooses, and the fastest one. "
+            f"The chosen one is within 1.2× of the best in {close:.0%} of {len(ratios)} points, and "
+            f"{max(ratios):.2f}× at worst (V1 = {worst[0]}, V2 = {worst[1]}, L = {worst[2]}, skew {worst[3]}); the "
+            f"median is {statistics.median(ratios):.2f}×. To reach: 95 %, and 2×.",
+            "<details><summary>All points</summary>",
+            _table(("V1", "V2", "L", "skew", "chosen", "best", "regret", "the worst one's"), rows),
+            "</details>",
+        )
+    )
 
 
 def _experiments(results: Results, scale: Scale, images: Path) -> str:

@@ -20,6 +20,8 @@ class Shape:
     equivalence: tuple[str, ...] = ("attr1",)
     negations: tuple[int, ...] = ()
     where: tuple[str, ...] = ()
+    whole: bool = False
+    """Matches of whole events, and not of their times."""
 
     @property
     def positives(self) -> tuple[tuple[str, str], ...]:
@@ -63,5 +65,6 @@ class Shape:
             components += [f"!({negated} {n})" for n, negated, after in self.negated if after == place]
         conditions = [*([f"[{', '.join(self.equivalence)}]"] if self.equivalence else []), *self.where]
         where = f"\nWHERE {' AND '.join(conditions)}" if conditions else ""
+        query = f"EVENT SEQ({', '.join(components)}){where}\nWITHIN {self.window}"
         times = ", ".join(f"{variable}.ts AS {variable}_ts" for variable, _ in self.positives)
-        return f"EVENT SEQ({', '.join(components)}){where}\nWITHIN {self.window}\nRETURN {times}"
+        return query if self.whole else f"{query}\nRETURN {times}"

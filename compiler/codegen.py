@@ -116,9 +116,7 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
         "pattern": _pattern(kernel, window is not None) if kernel else None,
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
-        "fill_columns": "{"
-        + ", ".join(f"{literal(plan.own(fill.variable))}: fills[{literal(fill.variable)}]" for fill in plan.fills)
-        + "}",
+        "prefix": literal(plan.prefix),
         "computed": [(literal(column.name), literal(column.sql)) for column in kernel.computed] if kernel else [],
         "selected": [literal(column_sql(name)) for name in _selected(plan)],
         "whole": None if kernel else _whole(plan),
@@ -126,6 +124,7 @@ def _context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[s
         "own_time": literal(plan.own("time")),
         "own_states": literal(plan.own("states")),
         "fills_something": literal(f"{plan.own('states')} <> 0"),
+        "bucket": _constant(plan, plan.bucket) if plan.anti_joins and plan.bucket else None,
         "slice": _slice(plan) if kernel and kernel.slice else None,
         "kernel": _kernel(plan, kernel) if kernel else None,
         "selection": [literal(condition) for condition in plan.selection],
@@ -150,14 +149,14 @@ def _trailing(plan: PhysicalPlan) -> bool:
 
 
 def _notes(plan: PhysicalPlan) -> list[str]:
-    if plan.stream:
+    if plan.stream or plan.kernel is None or plan.kernel.keys or plan.kernel.slice is not None:
         return []
-    if plan.kernel is not None and not plan.kernel.keys and plan.kernel.slice is None:
-        return [
-            "",
-            "Nothing in the query allows to cut the stream, neither a key nor a window: one core does all the work.",
-        ]
-    return []
+    why = (
+        "The stream is not cut by time"
+        if plan.query.within
+        else "There is neither a key nor a window to cut the stream"
+    )
+    return ["", f"{why}, and so one core does all the work."]
 
 
 def _imports(plan: PhysicalPlan, standalone: bool) -> list[str]:
@@ -257,6 +256,12 @@ def _atom(atom: object) -> str:
     return f"{type(atom).__name__}({fields})"
 
 
+def _constant(plan: PhysicalPlan, ticks: int) -> str:
+    """A length of time, and what it means."""
+    meaning = spelled(ticks) if plan.query.time_kind == "timestamp" else f"units of {printable(plan.query.time)}"
+    return f"{ticks:_}  # {meaning}"
+
+
 def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
     """Names of ours are underscores and letters, so these may go into f-strings over the job's constants."""
     kernel = plan.kernel
@@ -266,10 +271,7 @@ def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
     last_state = 1 << (len(kernel.positive) - 1)
     return {
         "column": literal(column),
-        "length": f"{kernel.slice:_}",
-        "comment": spelled(kernel.slice)
-        if plan.query.time_kind == "timestamp"
-        else f"units of {printable(plan.query.time)}",
+        "constant": _constant(plan, kernel.slice),
         "first": literal(first),
         "last": literal(f"({time} + {{WINDOW}} - 1) div {{SLICE}}"),
         "states": literal(
@@ -318,7 +320,7 @@ def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> Mapping[str, Any]:
         conditions.append(_before(plan, join.variable, join.before))
     interval: dict[str, str] = {}
     if query.within is not None:
-        conditions.insert(0, f"{bucket} = {end} div {{WINDOW}}")
+        conditions.insert(0, f"{bucket} = {end} div {{BUCKET}}")
         if join.before is None:
             interval[end] = f"ticks(matches, {literal(_place(join.first, query.time))}) + WINDOW"
             conditions.append(f"{time} < {end}")
@@ -335,8 +337,8 @@ def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> Mapping[str, Any]:
         "conditions": _joined(conditions, query.within is not None),
         "interval": [(literal(name), value) for name, value in interval.items()],
         "bucket": literal(bucket),
-        "first_bucket": literal(f"{time} div {{WINDOW}}"),
-        "last_bucket": literal(f"({time} + {{WINDOW}}) div {{WINDOW}}"),
+        "first_bucket": literal(f"{time} div {{BUCKET}}"),
+        "last_bucket": literal(f"({time} + {{WINDOW}}) div {{BUCKET}}"),
     }
 
 

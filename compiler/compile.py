@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from sase.compiler import rules
 from sase.compiler.binder import bind
 from sase.compiler.bound import BoundQuery
 from sase.compiler.catalog import Catalog
+from sase.compiler.choose import Choices, choose
 from sase.compiler.codegen import generate
-from sase.compiler.durations import UNITS, microseconds
 from sase.compiler.errors import Diagnostic, OptionError, SaseError, did_you_mean
 from sase.compiler.explain import explain
-from sase.compiler.logical import Plan, basic_plan
-from sase.compiler.parser import parse, parse_duration
+from sase.compiler.logical import Plan
+from sase.compiler.parser import parse
 from sase.compiler.physical import PhysicalPlan, physical_plan
-from sase.compiler.rules.negation_in_stacks import move_into_stacks, why_not_in_stacks
+from sase.compiler.rules.negation_in_stacks import move_into_stacks
+from sase.compiler.statistics import Statistics
 from sase.compiler.strategy import Strategy
 from sase.compiler.syntax import Query
 
@@ -27,6 +27,7 @@ class Options:
 
     disable: frozenset[str] = frozenset()
     strategy: Strategy = field(default_factory=Strategy)
+    statistics: Statistics | None = None
 
     def __post_init__(self) -> None:
         for name in sorted(self.disable - set(rules.NAMES)):
@@ -36,12 +37,16 @@ class Options:
 @dataclass(frozen=True)
 class Compiled:
     query: BoundQuery
-    plan: Plan
+    choices: Choices
     physical: PhysicalPlan
     job: str
 
+    @property
+    def plan(self) -> Plan:
+        return self.choices.chosen.plan
+
     def explain(self) -> str:
-        return explain(self.plan, self.physical)
+        return explain(self.choices, self.physical)
 
 
 def compile_query(
@@ -59,11 +64,26 @@ def compile_query(
     query = bind(parsed, catalog)
     if stream:
         options = _for_stream(parsed, query, options)
-    plan = _forced(rules.optimise(basic_plan(query, options.strategy), _switched_off(options)))
-    if stream and len(query.positive) == 1 and "negation_in_stacks" not in _switched_off(options):
-        plan = move_into_stacks(plan)  # a stream has no join that would do for a lone positive component
-    physical = physical_plan(plan, stream)
-    return Compiled(query, plan, physical, generate(physical, version, standalone))
+    return compile_bound(query, options, version=version, standalone=standalone, stream=stream)
+
+
+def compile_bound(
+    query: BoundQuery,
+    options: Options | None = None,
+    *,
+    version: str,
+    standalone: str | None = None,
+    stream: bool = False,
+) -> Compiled:
+    """From the bound query on, whatever it was written in."""
+    options = options or Options()
+    choices = choose(query, options.strategy, options.disable, options.statistics)
+    if stream and options.strategy.negation != "anti-join" and "negation_in_stacks" not in options.disable:
+        # A stream has no join that would do for a lone positive component.
+        chosen = replace(choices.chosen, plan=move_into_stacks(choices.chosen.plan))
+        choices = replace(choices, chosen=chosen)
+    physical = physical_plan(choices.chosen.plan, stream)
+    return Compiled(query, choices, physical, generate(physical, version, standalone))
 
 
 def check_query(text: str, catalog: Catalog, filename: str) -> None:
@@ -87,47 +107,3 @@ def _for_stream(parsed: Query, query: BoundQuery, options: Options) -> Options:
     if strategy.partitions is not None:
         raise OptionError("a stream has buckets of keys instead of partitions: see --buckets")
     return replace(options, strategy=replace(strategy, slice="off", parallel="auto"))
-
-
-def _switched_off(options: Options) -> frozenset[str]:
-    off: Iterable[str] = options.disable
-    if options.strategy.negation == "anti-join":
-        off = {*off, "negation_in_stacks"}
-    if options.strategy.slice != "auto":
-        off = {*off, "slice_by_time"}
-    return frozenset(off)
-
-
-def _forced(plan: Plan) -> Plan:
-    strategy = plan.strategy
-    if strategy.negation == "stack":
-        for negation in plan.negations:
-            if reason := why_not_in_stacks(negation, plan):
-                raise OptionError(f"negation=stack is not possible for {negation.variable}: {reason}")
-        if plan.negations:
-            plan = move_into_stacks(plan)
-    if strategy.slice not in ("auto", "off"):
-        if plan.query.within is None or not (plan.scan.window and plan.construction.window):
-            raise OptionError("time slices need WITHIN, and the rules window_in_scan and window_in_construction")
-        plan = plan.with_scan(slice=_slice_length(strategy.slice, plan.query.time_kind))
-    if strategy.parallel in ("time", "both") and plan.scan.slice is None:
-        raise OptionError(f"parallel={strategy.parallel} needs time slices, and this plan has none")
-    if strategy.parallel in ("key", "both") and not plan.scan.partition:
-        raise OptionError(f"parallel={strategy.parallel} needs a partition key, and this plan has none")
-    return plan
-
-
-def _slice_length(value: int | str, time_kind: str) -> int:
-    duration = parse_duration(str(value))
-    with_units = duration is not None and all(unit and unit.lower() in UNITS for _, unit in duration.parts)
-    if duration is not None and time_kind == "timestamp" and with_units:
-        length = sum(microseconds(amount, str(unit)) for amount, unit in duration.parts)
-    elif duration is not None and all(unit is None for _, unit in duration.parts):
-        length = microseconds(duration.parts[0][0], "microsecond")
-    else:
-        raise OptionError(
-            f"slice is auto, off or a length such as {'8 days' if time_kind == 'timestamp' else '10000'}, not {value!r}"
-        )
-    if length < 1 or length.denominator != 1:
-        raise OptionError("a time slice is at least one tick long")
-    return int(length)

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sase.compiler.bound import EquivalenceTest, Predicate, Variable
+from sase.compiler.choose import Choice, Choices
 from sase.compiler.durations import spelled
 from sase.compiler.logical import Negation, Plan
 from sase.compiler.physical import AntiJoin, Clause, Compare, Kernel, PhysicalPlan
 
 
-def explain(plan: Plan, physical: PhysicalPlan) -> str:
-    return "\n".join(["Logical plan", *logical_lines(plan), "", "Physical plan", *_physical_lines(physical)]) + "\n"
+def explain(choices: Choices, physical: PhysicalPlan) -> str:
+    sections = {
+        "Logical plan": logical_lines(choices.chosen.plan),
+        "Physical plan": _physical_lines(physical),
+        f"Strategies, by cost: {_origin(choices)}": _strategy_lines(choices),
+    }
+    return "\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()) + "\n"
 
 
 # ---- logical ------------------------------------------------------------------------------------
@@ -171,7 +177,70 @@ def _clause(clause: Clause) -> str:
 
 
 def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> str:
-    bucket = f"on buckets of {plan.query.within.text}" if plan.query.within else "without buckets"
+    bucket = f"on buckets of {_length(plan.bucket, plan.query.time_kind)}" if plan.bucket else "without buckets"
     return f"{join.variable} ({join.fill.condition}) {bucket}" + "".join(
         f", {condition}" for condition in join.conditions
     )
+
+
+# ---- the strategies -----------------------------------------------------------------------------
+
+
+def strategy_name(plan: Plan) -> str:
+    """What sets a plan apart from the others: where its equivalence tests and negated components are evaluated."""
+    partition, cross = (", ".join(map(str, tests)) for tests in (plan.scan.partition, plan.scan.cross))
+    filtered = ", ".join(map(str, plan.construction.equivalences))
+    parts = []
+    if cross:
+        parts.append(f"Multi-PAIS on {partition}, transitions by {cross}")
+    elif partition and filtered:
+        parts.append(f"PAIS on {partition}, dynamic filtering by {filtered}")
+    elif partition:
+        parts.append(f"{'composite key' if len(plan.scan.partition) > 1 else 'PAIS on'} {partition}")
+    elif filtered:
+        parts.append(f"dynamic filtering by {filtered}")
+    elif plan.selection.equivalences:
+        parts.append(f"selection by {', '.join(map(str, plan.selection.equivalences))}")
+    else:
+        parts.append("no equivalence test")
+    if plan.scan.slice:
+        parts.append(f"slices of {_length(plan.scan.slice, plan.query.time_kind)}")
+    if plan.construction.negations:
+        parts.append(f"{', '.join('!' + each.variable for each in plan.construction.negations)} in the stacks")
+    if plan.negations:
+        parts.append(f"{', '.join('!' + each.variable for each in plan.negations)} by anti-join")
+    return ", ".join(parts)
+
+
+def _origin(choices: Choices) -> str:
+    known = choices.statistics
+    if choices.measured:
+        return f"{known.events:,.0f} events and {known.cores} cores, as analysed"
+    return "default statistics, for want of any (sase analyze makes them)"
+
+
+def _strategy_lines(choices: Choices) -> list[str]:
+    named = [("chosen", choices.chosen), *(("rejected", each) for each in choices.rejected)]
+    names = [strategy_name(each.plan) for _, each in named]
+    widest = max(map(len, names))
+    header = f"  {'':<9} {'':<{widest}} {'shuffled':>10} {'edges':>10} {'sequences':>10} {'seconds':>10}"
+    rows = [
+        f"  {verdict:<9} {name:<{widest}} {_costs(choice)}"
+        for (verdict, choice), name in zip(named, names, strict=True)
+    ]
+    return [header, *rows]
+
+
+def _costs(choice: Choice) -> str:
+    cost = choice.cost
+    return " ".join(
+        f"{text:>10}" for text in (*map(_quantity, (cost.shuffled, cost.edges, cost.sequences)), f"{cost.seconds:,.2f}")
+    )
+
+
+def _quantity(number: float) -> str:
+    """Three digits tell all that an estimate knows."""
+    for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}" if number < 1e15 else f"{number:.1e}"
+    return f"{number:.3g}"

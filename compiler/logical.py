@@ -69,6 +69,8 @@ class Plan:
     strategy: Strategy
     negation_first: bool = False
     """NG before σ: fewer matches reach the selection, more reach the anti-join."""
+    bucket: int | None = None
+    """Length of NG's time buckets in ticks; None without a window."""
     pruned: bool = False
     """TF: whether only the columns that something reads are carried."""
 
@@ -113,4 +115,5 @@ def basic_plan(query: BoundQuery, strategy: Strategy | None = None) -> Plan:
         ),
         strategy=strategy,
         negation_first=strategy.negation_place == "before",
+        bucket=query.within.ticks if query.within else None,
     )

@@ -132,6 +132,8 @@ class PhysicalPlan:
     prefix: str
     """Starts the name of every column that is ours; no column of the user starts with it."""
     negation_first: bool
+    bucket: int | None
+    """Length of an anti-join's time buckets in ticks; None without a window."""
     partitions: int | None
     stream: bool = False
     outside: tuple[Outside, ...] = ()
@@ -180,6 +182,7 @@ class _Planner:
             output=output,
             prefix=self.prefix,
             negation_first=self.plan.negation_first,
+            bucket=self.plan.bucket,
             partitions=self.plan.strategy.partitions,
             stream=self.stream,
             outside=outside,

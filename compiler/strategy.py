@@ -12,7 +12,7 @@ from sase.compiler.errors import OptionError, did_you_mean
 CONSTRUCTIONS = ("ais", "basic")
 EQUIVALENCES = ("auto", "composite", "pais", "multi-pais", "selection")
 NEGATIONS = ("auto", "stack", "anti-join")
-PLACES = ("after", "before")
+PLACES = ("auto", "after", "before")
 PARALLELISMS = ("auto", "key", "time", "both")
 
 
@@ -27,8 +27,10 @@ class Strategy:
     which attribute partitions."""
     negation: str = "auto"
     """`stack`: in the kernel. `anti-join`: afterwards, on time buckets."""
-    negation_place: str = "after"
+    negation_place: str = "auto"
     """An anti-join `after` the selection, or `before` it."""
+    bucket: int | str = "auto"
+    """The length of an anti-join's time buckets: `2 hours`, or a number for an integer time column."""
     parallel: str = "auto"
     """What the shuffle goes by: the `key`, `time` slices, or `both`."""
     slice: int | str = "auto"
@@ -44,8 +46,8 @@ class Strategy:
         _one_of("parallel", self.parallel, PARALLELISMS)
         if self.equivalence_attribute is not None and self.equivalence_kind not in ("pais", "multi-pais"):
             raise OptionError(f"equivalence={self.equivalence_kind} takes no attribute: pais and multi-pais do")
-        if self.partitions is not None and self.partitions < 1:
-            raise OptionError("the number of partitions is at least 1")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise OptionError("the number of partitions is a whole number, at least 1")
 
     @property
     def equivalence_kind(self) -> str:
@@ -61,9 +63,9 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
         raise OptionError(f"{option} is one of {', '.join(known)}, not {value!r}")
 
 
-def parse_strategy(text: str) -> dict[str, str]:
+def parse_strategy(text: str) -> dict[str, str | int]:
     """`equivalence=multi-pais,construction=basic` as options of `compile`."""
-    options: dict[str, str] = {}
+    options: dict[str, str | int] = {}
     known = tuple(Strategy.__dataclass_fields__)
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = part.partition("=")
@@ -71,5 +73,5 @@ def parse_strategy(text: str) -> dict[str, str]:
             raise OptionError(f"a strategy is written NAME=VALUE, and {part!r} is not: names are {', '.join(known)}")
         if name not in known:
             raise OptionError(f"there is no strategy {name!r}: {did_you_mean(name, known, 'names are')}")
-        options[name] = value
+        options[name] = int(value) if name == "partitions" and value.isdecimal() else value
     return options

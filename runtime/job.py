@@ -371,16 +371,27 @@ def read_columns(arguments: argparse.Namespace, types: Collection[str] = ()) -> 
     with explained():
         spark = session("sase", arguments.verbose)
         for each in find_inputs(spark, arguments.events, types, arguments.format):
-            match each.format:
-                case "table":
-                    schema = spark.table(each.location).schema
-                case "csv":
-                    schema = spark.read.csv(each.location, header=True, inferSchema=True).schema
-                case known:
-                    schema = spark.read.format(known).load(each.location, inferTimestamp=True).schema
-            for field in schema:
+            for field in _inferred(spark, each).schema:
                 columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
     return columns
+
+
+def read_as_is(arguments: argparse.Namespace, types: Collection[str] = ()) -> list[tuple[str | None, DataFrame]]:
+    """The events with the columns and types that the data itself has, by event type; None for several types."""
+    with explained():
+        spark = session("sase", arguments.verbose)
+        inputs = find_inputs(spark, arguments.events, types, arguments.format)
+        return [(each.type, _inferred(spark, each)) for each in inputs]
+
+
+def _inferred(spark: SparkSession, each: Input) -> DataFrame:
+    match each.format:
+        case "table":
+            return spark.table(each.location)
+        case "csv":
+            return spark.read.csv(each.location, header=True, inferSchema=True)
+        case known:
+            return spark.read.format(known).load(each.location, inferTimestamp=True)
 
 
 # ---- writing and printing -----------------------------------------------------------------------

@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sase.analysis import analyze as analyze
     from sase.api import Query as Query
     from sase.api import compile as compile
     from sase.compiler.catalog import Catalog as Catalog
     from sase.compiler.errors import CatalogError as CatalogError
     from sase.compiler.errors import OptionError as OptionError
     from sase.compiler.errors import SaseError as SaseError
+    from sase.compiler.statistics import Statistics as Statistics
     from sase.pictures.funnel import funnel as funnel
     from sase.pictures.nfa import nfa as nfa
     from sase.pictures.plan import plan as plan
@@ -33,6 +35,8 @@ __all__ = [
     "Query",
     "SaseError",
     "SaseRunError",
+    "Statistics",
+    "analyze",
     "compile",
     "funnel",
     "nfa",
@@ -50,6 +54,8 @@ _HOMES = {
     "Query": "sase.api",
     "SaseError": "sase.compiler.errors",
     "SaseRunError": "sase.runtime.errors",
+    "Statistics": "sase.compiler.statistics",
+    "analyze": "sase.analysis",
     "compile": "sase.api",
     "funnel": "sase.pictures.funnel",
     "nfa": "sase.pictures.nfa",

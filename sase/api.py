@@ -7,6 +7,7 @@ import linecache
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike, fspath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,6 +17,7 @@ from sase.compiler.codegen import printable
 from sase.compiler.compile import Compiled, Options, compile_query
 from sase.compiler.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.parser import parse
+from sase.compiler.statistics import Statistics
 from sase.compiler.strategy import Strategy
 from sase.standalone import preamble
 
@@ -149,6 +151,7 @@ def compile(
     *,
     events: DataFrame | Mapping[str | None, DataFrame] | None = None,
     parameters: Mapping[str, object] | None = None,
+    statistics: Statistics | str | PathLike[str] | None = None,
     disable: Iterable[str] = (),
     standalone: bool = False,
     stream: bool = False,
@@ -159,9 +162,12 @@ def compile(
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
     `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
-    runtime inside, `stream` one for Structured Streaming. How a query is evaluated never changes its answer: `disable`
-    switches rules off by name, and the fields of `sase.compiler.strategy.Strategy` are keywords that force a choice:
-    `negation="anti-join"`, `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
+    runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase analyze` made, let the
+    optimiser choose by what the events are like; without them it goes by stated defaults.
+
+    How a query is evaluated never changes its answer: `disable` switches rules off by name, and the fields of
+    `sase.compiler.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`, `equivalence="pais:id"`,
+    `slice="8 days"`, `partitions=64`.
     """
     catalog = catalog or Catalog()
     if parameters:
@@ -172,7 +178,9 @@ def compile(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
             )
         catalog = with_schema(catalog, text, columns_of(events), filename)
-    options = Options(frozenset(disable), chosen(strategy))
+    if isinstance(statistics, str | PathLike):
+        statistics = Statistics.load(fspath(statistics))
+    options = Options(frozenset(disable), chosen(strategy), statistics)
 
     def compiled(stream: bool) -> Compiled:
         return compile_query(

@@ -1,4 +1,4 @@
-"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`."""
+"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`, `sase analyze`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ examples:
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
   sase check queries/*.sase --catalog retail.toml
+  sase analyze events.parquet --query shoplifting.sase --catalog retail.toml -o stats.json
+  sase explain shoplifting.sase --catalog retail.toml --statistics stats.json
 """
 
 
@@ -73,6 +75,8 @@ def _run(arguments: argparse.Namespace) -> int:
             raise OptionError("--html shows a run that has ended, and a stream does not end")
         from sase.runtime.stream_job import run_stream
 
+        if arguments.html:
+            raise OptionError("--html shows matches that are there, and a stream has no last one: leave it out")
         module = query.module
         state = getattr(module, "STATE", None)
         return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)
@@ -129,6 +133,26 @@ def _check(arguments: argparse.Namespace) -> int:
     if failed:
         print(f"{failed} of {len(arguments.queries)} queries have errors", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _analyze(arguments: argparse.Namespace) -> int:
+    from sase.analysis import analyze, describe
+    from sase.api import compile
+    from sase.runtime.errors import explained
+    from sase.runtime.job import read_as_is
+
+    catalog = _catalog(arguments)
+    tables = read_as_is(arguments, catalog.types or ())
+    with explained():
+        queries = [compile(_read(name), catalog, events=dict(tables), filename=name) for name in arguments.query]
+        found = analyze(tables, queries, catalog)
+    try:
+        found.save(arguments.output)
+    except OSError as error:
+        raise OptionError(f"{arguments.output} cannot be written: {error.strerror}") from None
+    sys.stdout.write(describe(found))
+    print(f"wrote {arguments.output}: use it with  sase compile QUERY --statistics {arguments.output}", file=sys.stderr)
+    return 0
 
 
 # ---- from arguments to a query ------------------------------------------------------------------
@@ -190,6 +214,7 @@ def _query(arguments: argparse.Namespace) -> Query:
     return compile(
         text,
         catalog,
+        statistics=arguments.statistics,
         disable=NAMES if arguments.basic else arguments.disable,
         **_strategy(arguments),
         standalone=getattr(arguments, "standalone", False),
@@ -249,6 +274,22 @@ def _parser() -> argparse.ArgumentParser:
     command = _command(commands, "check", "report errors only; exit code 1 if there are any", _check)
     command.add_argument("queries", metavar="QUERY", nargs="+", help="query files")
     _catalog_arguments(command)
+
+    command = _command(commands, "analyze", "measure what the optimiser should know of the events", _analyze)
+    command.add_argument(
+        "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
+    )
+    command.add_argument("-o", "--output", metavar="FILE", required=True, help="JSON file to write")
+    command.add_argument(
+        "--query",
+        metavar="QUERY",
+        action="append",
+        default=[],
+        help="measure how selective the predicates of this query are, too; may be repeated",
+    )
+    command.add_argument("--format", help="format of the events, when the path does not tell")
+    command.add_argument("--verbose", action="store_true", help="show Spark's own log")
+    _catalog_arguments(command)
     return parser
 
 
@@ -291,6 +332,9 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
 
     group = parser.add_argument_group("plan", "These change how the query is evaluated, never its answer.")
     group.add_argument(
+        "--statistics", metavar="FILE", help="what `sase analyze` measured: choose by it (default: stated defaults)"
+    )
+    group.add_argument(
         "--disable", metavar="RULE", action="append", default=[], help=f"switch a rule off: {', '.join(NAMES)}"
     )
     group.add_argument("--basic", action="store_true", help="the paper's basic plan: all rules off")
@@ -308,7 +352,7 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help=f"force a choice of the optimiser: construction={'|'.join(CONSTRUCTIONS)}, "
         f"equivalence={'|'.join(EQUIVALENCES)} (pais:ATTRIBUTE says which one partitions), "
-        f"negation_place={'|'.join(PLACES)}, parallel={'|'.join(PARALLELISMS)}",
+        f"negation_place={'|'.join(PLACES)}, bucket=auto|LENGTH, parallel={'|'.join(PARALLELISMS)}",
     )
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sase.compiler.errors import OptionError
 from sase.compiler.logical import Negation, Plan
 from sase.compiler.separate import separate
 
@@ -13,15 +14,20 @@ def negation_in_stacks(plan: Plan) -> Plan:
     partition. Nor one with a predicate that does not come apart. Nor a pattern of one positive component: there,
     the anti-join needs no kernel at all.
     """
-    if len(plan.query.positive) == 1:
+    strategy = plan.strategy.negation
+    if strategy == "anti-join" or (strategy == "auto" and len(plan.query.positive) == 1):
         return plan
     return move_into_stacks(plan)
 
 
 def move_into_stacks(plan: Plan) -> Plan:
-    inside = tuple(negation for negation in plan.negations if why_not_in_stacks(negation, plan) is None)
+    reasons = {negation.variable: why_not_in_stacks(negation, plan) for negation in plan.negations}
+    for variable, reason in reasons.items():
+        if plan.strategy.negation == "stack" and reason:
+            raise OptionError(f"negation=stack is not possible for {variable}: {reason}")
+    inside = tuple(negation for negation in plan.negations if reasons[negation.variable] is None)
     outside = tuple(negation for negation in plan.negations if negation not in inside)
-    return replace(plan, negations=outside).with_construction(negations=inside)
+    return replace(plan, negations=outside).with_construction(negations=plan.construction.negations + inside)
 
 
 def why_not_in_stacks(negation: Negation, plan: Plan) -> str | None:

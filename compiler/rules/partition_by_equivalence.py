@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sase.compiler.bound import EquivalenceTest
+from sase.compiler.bound import BoundQuery, EquivalenceTest
 from sase.compiler.errors import OptionError
 from sase.compiler.logical import Plan
 
@@ -15,12 +15,17 @@ def partition_by_equivalence(plan: Plan) -> Plan:
     May not touch a test that leaves a positive component out, `SEQ(A x, B y, C z) WHERE x.id = z.id`: an event of B
     belongs to every partition. Nor one in which an event has two keys, `SEQ(A x, A y) WHERE x.src = y.dst`.
     """
-    usable = tuple(test for test in plan.query.equivalences if _covers(test, plan) and _one_key_an_event(test, plan))
+    usable = partitioning(plan.query)
     kind = plan.strategy.equivalence_kind
     partition = {"selection": (), "pais": _one(usable, plan), "multi-pais": _one(usable, plan)}.get(kind, usable)
     cross = tuple(test for test in usable if test not in partition) if kind == "multi-pais" else ()
     kept = tuple(test for test in plan.selection.equivalences if test not in partition)
     return plan.with_scan(partition=partition, cross=cross).with_selection(equivalences=kept)
+
+
+def partitioning(query: BoundQuery) -> tuple[EquivalenceTest, ...]:
+    """The tests that may partition the stacks."""
+    return tuple(test for test in query.equivalences if _covers(test, query) and _one_key_an_event(test, query))
 
 
 def _one(usable: tuple[EquivalenceTest, ...], plan: Plan) -> tuple[EquivalenceTest, ...]:
@@ -35,14 +40,14 @@ def _one(usable: tuple[EquivalenceTest, ...], plan: Plan) -> tuple[EquivalenceTe
     return chosen[:1]
 
 
-def _covers(test: EquivalenceTest, plan: Plan) -> bool:
-    return all(test.attribute(variable.name) is not None for variable in plan.query.positive)
+def _covers(test: EquivalenceTest, query: BoundQuery) -> bool:
+    return all(test.attribute(variable.name) is not None for variable in query.positive)
 
 
-def _one_key_an_event(test: EquivalenceTest, plan: Plan) -> bool:
+def _one_key_an_event(test: EquivalenceTest, query: BoundQuery) -> bool:
     key: dict[str, str] = {}
     for name, attribute in test.positive + test.negated:
-        for type_name in plan.query.variable(name).types:
+        for type_name in query.variable(name).types:
             if key.setdefault(type_name, attribute) != attribute:
                 return False
     return True

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, cast
 from sqlglot import exp
 
 import sase
-from sase.compiler import rules
 from sase.compiler.bound import Attribute, BoundQuery, EquivalenceTest, Output, Predicate
-from sase.compiler.codegen import generate
-from sase.compiler.compile import Compiled
-from sase.compiler.logical import basic_plan
-from sase.compiler.physical import physical_plan
+from sase.compiler.compile import compile_bound
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -68,9 +64,7 @@ def found(query: BoundQuery, events: DataFrame) -> DataFrame:
     """The matches of such a query."""
     from sase.api import Query
 
-    plan = rules.optimise(basic_plan(query), frozenset())
-    physical = physical_plan(plan)
-    job = Query(Compiled(query, plan, physical, generate(physical, sase.__version__))).module
+    job = Query(compile_bound(query, version=sase.__version__)).module
     return cast("DataFrame", job.find_matches(events))
 
 

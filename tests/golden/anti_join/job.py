@@ -32,7 +32,7 @@ SOURCE = Source(
 )
 
 WINDOW = 1_800_000_000  # 30 minutes, in microseconds
-SLICE = 28_800_000_000  # 8 hours
+BUCKET = 1_800_000_000  # 30 minutes
 
 PATTERN = Pattern(
     positive=("l", "t"),
@@ -50,8 +50,8 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "l": F.expr("kind = 'login' AND `user` IS NOT NULL AND score > 0.8"),
-        "t": F.expr("kind = 'transfer' AND `user` IS NOT NULL AND amount >= 1000.00"),
+        "l": "kind = 'login' AND `user` IS NOT NULL AND score > 0.8",
+        "t": "kind = 'transfer' AND `user` IS NOT NULL AND amount >= 1000.00",
     }
     return events.select(
         "at",
@@ -65,33 +65,19 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def time_slices(events: DataFrame) -> DataFrame:
-    """Cuts the stream by time, so that one key, or no key, can use several cores.
-
-    An event is copied to every slice that its window reaches. Only the slice that holds a match's last event
-    reports the match, so the copies may not fill the last state.
-    """
-    slices = F.sequence(F.expr(f"_time div {SLICE}"), F.expr(f"(_time + {WINDOW} - 1) div {SLICE}"))
-    return (
-        events.withColumn("_slice", F.explode(slices))
-        .withColumn("_states", F.expr(f"CASE WHEN _slice = _time div {SLICE} THEN _states ELSE _states & ~2L END"))
-        .where("_states <> 0")
-    )
-
-
 def sequences(events: DataFrame) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
     kernel = scan_and_construct(
         PATTERN,
-        by=["user", "_slice"],
+        by=["user"],
         time="_time",
         order="seq",
         states="_states",
         emit=EMIT,
     )
     return (
-        events.repartition("`user`", "_slice")
-        .sortWithinPartitions("`user`", "_slice", "_time", "seq")
+        events.repartition("`user`")
+        .sortWithinPartitions("`user`", "_time", "seq")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
     )
 
@@ -104,7 +90,7 @@ def without_other(matches: DataFrame, events: DataFrame) -> DataFrame:
     )
     # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
     # the window reaches from there: events are copied to those buckets, and a match looks into one only.
-    buckets = F.sequence(F.expr(f"_time div {WINDOW}"), F.expr(f"(_time + {WINDOW}) div {WINDOW}"))
+    buckets = F.sequence(F.expr(f"_time div {BUCKET}"), F.expr(f"(_time + {WINDOW}) div {BUCKET}"))
     negated = negated.withColumn("_bucket", F.explode(buckets))
     matches = matches.withColumns(
         {
@@ -115,7 +101,7 @@ def without_other(matches: DataFrame, events: DataFrame) -> DataFrame:
     return matches.join(
         negated,
         F.expr(
-            f"_bucket = _end div {WINDOW} "
+            f"_bucket = _end div {BUCKET} "
             "AND l.`user` = other.`user` "
             "AND abs(l.score - other.score) < 0.05 "
             "AND struct(other.at, other.seq) < struct(l.at, l.seq) "
@@ -133,7 +119,7 @@ def without_o(matches: DataFrame, events: DataFrame) -> DataFrame:
     )
     # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
     # the window reaches from there: events are copied to those buckets, and a match looks into one only.
-    buckets = F.sequence(F.expr(f"_time div {WINDOW}"), F.expr(f"(_time + {WINDOW}) div {WINDOW}"))
+    buckets = F.sequence(F.expr(f"_time div {BUCKET}"), F.expr(f"(_time + {WINDOW}) div {BUCKET}"))
     negated = negated.withColumn("_bucket", F.explode(buckets))
     matches = matches.withColumns(
         {
@@ -143,7 +129,7 @@ def without_o(matches: DataFrame, events: DataFrame) -> DataFrame:
     return matches.join(
         negated,
         F.expr(
-            f"_bucket = _end div {WINDOW} "
+            f"_bucket = _end div {BUCKET} "
             "AND l.`user` = o.`user` "
             "AND struct(l.at, l.seq) < struct(o.at, o.seq) "
             "AND struct(o.at, o.seq) < struct(t.at, t.seq) "
@@ -166,7 +152,6 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    relevant = time_slices(relevant)
     matches = sequences(relevant)
     matches = without_other(matches, events)
     matches = without_o(matches, events)

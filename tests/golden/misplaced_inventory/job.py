@@ -28,7 +28,6 @@ SOURCE = Source(
 )
 
 WINDOW = 3_600_000_000  # 1 hour, in microseconds
-SLICE = 57_600_000_000  # 16 hours
 
 PATTERN = Pattern(
     positive=("x", "y"),
@@ -57,11 +56,11 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": F.expr("type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL"),
-        "y": F.expr("type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL"),
-        "z": F.expr("type IN ('COUNTER-READING', 'SHELF-READING') AND id IS NOT NULL"),
+        "x": "type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL",
+        "y": "type = 'SHELF-READING' AND shelf_id IS NOT NULL AND id IS NOT NULL",
+        "z": "type IN ('COUNTER-READING', 'SHELF-READING') AND id IS NOT NULL",
     }
-    events = events.withColumns({"_x": fills["x"], "_y": fills["y"], "_z": fills["z"]})
+    events = events.withColumns({"_" + name: F.expr(condition) for name, condition in fills.items()})
     return events.select(
         "ts",
         "id",
@@ -72,33 +71,19 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def time_slices(events: DataFrame) -> DataFrame:
-    """Cuts the stream by time, so that one key, or no key, can use several cores.
-
-    An event is copied to every slice that its window reaches. Only the slice that holds a match's last event
-    reports the match, so the copies may not fill the last state.
-    """
-    slices = F.sequence(F.expr(f"(_time - {WINDOW}) div {SLICE}"), F.expr(f"(_time + {WINDOW} - 1) div {SLICE}"))
-    return (
-        events.withColumn("_slice", F.explode(slices))
-        .withColumn("_states", F.expr(f"CASE WHEN _slice = _time div {SLICE} THEN _states ELSE _states & ~2L END"))
-        .where("_states <> 0")
-    )
-
-
 def sequences(events: DataFrame) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
     kernel = scan_and_construct(
         PATTERN,
-        by=["id", "_slice"],
+        by=["id"],
         time="_time",
         order=None,
         states="_states",
         emit=EMIT,
     )
     return (
-        events.repartition("id", "_slice")
-        .sortWithinPartitions("id", "_slice", "_time")
+        events.repartition("id")
+        .sortWithinPartitions("id", "_time")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
     )
 
@@ -118,7 +103,6 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    relevant = time_slices(relevant)
     matches = sequences(relevant)
     return transform(matches)
 

@@ -26,7 +26,7 @@ SOURCE = Source(
 )
 
 WINDOW = 14_400_000_000  # 4 hours, in microseconds
-SLICE = 14_400_000_000  # 4 hours
+SLICE = 921_600_000_000  # 10 days 16 hours
 
 PATTERN = Pattern(
     positive=("x", "y"),
@@ -47,10 +47,10 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": F.expr("type = 'MEDICINE-TAKEN' AND amount IS NOT NULL AND name = 'John' AND medicine = 'Antibiotics'"),
-        "y": F.expr("type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'"),
+        "x": "type = 'MEDICINE-TAKEN' AND amount IS NOT NULL AND name = 'John' AND medicine = 'Antibiotics'",
+        "y": "type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
     }
-    events = events.withColumns({"_x": fills["x"], "_y": fills["y"]})
+    events = events.withColumns({"_" + name: F.expr(condition) for name, condition in fills.items()})
     return events.select(
         "ts",
         "type",

@@ -28,7 +28,6 @@ SOURCE = Source(
 )
 
 WINDOW = 6  # units of ts
-SLICE = 96  # units of ts
 
 PATTERN = Pattern(
     positive=("x1", "x2", "x4"),
@@ -53,10 +52,10 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x1": F.expr("type = 'A' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL AND attr3 = '1'"),
-        "x2": F.expr("type = 'B' AND attr1 IS NOT NULL AND attr2 IS NOT NULL"),
-        "x4": F.expr("type = 'D' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL"),
-        "x3": F.expr("type = 'C' AND attr1 IS NOT NULL AND attr2 IS NOT NULL"),
+        "x1": "type = 'A' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL AND attr3 = '1'",
+        "x2": "type = 'B' AND attr1 IS NOT NULL AND attr2 IS NOT NULL",
+        "x4": "type = 'D' AND attr4 IS NOT NULL AND attr1 IS NOT NULL AND attr2 IS NOT NULL",
+        "x3": "type = 'C' AND attr1 IS NOT NULL AND attr2 IS NOT NULL",
     }
     return events.select(
         "ts",
@@ -70,33 +69,19 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def time_slices(events: DataFrame) -> DataFrame:
-    """Cuts the stream by time, so that one key, or no key, can use several cores.
-
-    An event is copied to every slice that its window reaches. Only the slice that holds a match's last event
-    reports the match, so the copies may not fill the last state.
-    """
-    slices = F.sequence(F.expr(f"_time div {SLICE}"), F.expr(f"(_time + {WINDOW} - 1) div {SLICE}"))
-    return (
-        events.withColumn("_slice", F.explode(slices))
-        .withColumn("_states", F.expr(f"CASE WHEN _slice = _time div {SLICE} THEN _states ELSE _states & ~4L END"))
-        .where("_states <> 0")
-    )
-
-
 def sequences(events: DataFrame) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
     kernel = scan_and_construct(
         PATTERN,
-        by=["attr1", "attr2", "_slice"],
+        by=["attr1", "attr2"],
         time="_time",
         order=None,
         states="_states",
         emit=EMIT,
     )
     return (
-        events.repartition("attr1", "attr2", "_slice")
-        .sortWithinPartitions("attr1", "attr2", "_slice", "_time")
+        events.repartition("attr1", "attr2")
+        .sortWithinPartitions("attr1", "attr2", "_time")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
     )
 
@@ -116,7 +101,6 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    relevant = time_slices(relevant)
     matches = sequences(relevant)
     return transform(matches)
 

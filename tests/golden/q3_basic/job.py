@@ -5,8 +5,8 @@
 #     WITHIN T
 #
 # Run:  spark-submit q3_basic.py --events EVENTS --out MATCHES
-# 
-# Nothing in the query allows to cut the stream, neither a key nor a window: one core does all the work.
+#
+# The stream is not cut by time, and so one core does all the work.
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -30,6 +30,8 @@ SOURCE = Source(
 )
 
 WINDOW = 6  # units of ts
+BUCKET = 6  # units of ts
+
 PATTERN = Pattern(
     positive=("x1", "x2", "x4"),
     within=WINDOW,
@@ -49,9 +51,9 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x1": F.expr("type = 'A'"),
-        "x2": F.expr("type = 'B'"),
-        "x4": F.expr("type = 'D'"),
+        "x1": "type = 'A'",
+        "x2": "type = 'B'",
+        "x4": "type = 'D'",
     }
     return events.select(
         "ts",
@@ -106,7 +108,7 @@ def without_x3(matches: DataFrame, events: DataFrame) -> DataFrame:
     )
     # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
     # the window reaches from there: events are copied to those buckets, and a match looks into one only.
-    buckets = F.sequence(F.expr(f"_time div {WINDOW}"), F.expr(f"(_time + {WINDOW}) div {WINDOW}"))
+    buckets = F.sequence(F.expr(f"_time div {BUCKET}"), F.expr(f"(_time + {WINDOW}) div {BUCKET}"))
     negated = negated.withColumn("_bucket", F.explode(buckets))
     matches = matches.withColumns(
         {
@@ -116,7 +118,7 @@ def without_x3(matches: DataFrame, events: DataFrame) -> DataFrame:
     return matches.join(
         negated,
         F.expr(
-            f"_bucket = _end div {WINDOW} "
+            f"_bucket = _end div {BUCKET} "
             "AND x1.attr1 = x3.attr1 "
             "AND x1.attr2 = x3.attr2 "
             "AND x2.ts < x3.ts "

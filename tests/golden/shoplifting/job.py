@@ -27,7 +27,6 @@ SOURCE = Source(
 )
 
 WINDOW = 43_200_000_000  # 12 hours, in microseconds
-SLICE = 691_200_000_000  # 8 days
 
 PATTERN = Pattern(
     positive=("x", "z"),
@@ -48,9 +47,9 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": F.expr("type = 'SHELF-READING' AND id IS NOT NULL"),
-        "z": F.expr("type = 'EXIT-READING' AND id IS NOT NULL"),
-        "y": F.expr("type = 'COUNTER-READING' AND id IS NOT NULL"),
+        "x": "type = 'SHELF-READING' AND id IS NOT NULL",
+        "z": "type = 'EXIT-READING' AND id IS NOT NULL",
+        "y": "type = 'COUNTER-READING' AND id IS NOT NULL",
     }
     return events.select(
         "ts",
@@ -63,33 +62,19 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def time_slices(events: DataFrame) -> DataFrame:
-    """Cuts the stream by time, so that one key, or no key, can use several cores.
-
-    An event is copied to every slice that its window reaches. Only the slice that holds a match's last event
-    reports the match, so the copies may not fill the last state.
-    """
-    slices = F.sequence(F.expr(f"_time div {SLICE}"), F.expr(f"(_time + {WINDOW} - 1) div {SLICE}"))
-    return (
-        events.withColumn("_slice", F.explode(slices))
-        .withColumn("_states", F.expr(f"CASE WHEN _slice = _time div {SLICE} THEN _states ELSE _states & ~2L END"))
-        .where("_states <> 0")
-    )
-
-
 def sequences(events: DataFrame) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
     kernel = scan_and_construct(
         PATTERN,
-        by=["id", "_slice"],
+        by=["id"],
         time="_time",
         order=None,
         states="_states",
         emit=EMIT,
     )
     return (
-        events.repartition("id", "_slice")
-        .sortWithinPartitions("id", "_slice", "_time")
+        events.repartition("id")
+        .sortWithinPartitions("id", "_time")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
     )
 
@@ -108,7 +93,6 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    relevant = time_slices(relevant)
     matches = sequences(relevant)
     return transform(matches)
 
