@@ -100,7 +100,8 @@ def test_pointing_at_an_event_or_an_arc_tells_what_it_is(browser: WebDriver, pag
     opened(browser, page)
 
     def pointed(label: str) -> str:
-        ActionChains(browser).move_to_element(mark(browser, label)).perform()
+        heading = browser.execute_script("return document.querySelector('h1')")
+        ActionChains(browser).move_to_element(heading).move_to_element(mark(browser, label)).perform()
         seen = "return document.querySelector('#vg-tooltip-element.visible')?.textContent || ''"
         return WebDriverWait(browser, 10).until(lambda driver: driver.execute_script(seen))
 
@@ -134,6 +135,10 @@ def test_the_page_fits_narrow_and_wide(browser: WebDriver, page: Path, width: in
     plot = browser.execute_script("return view.container().getBoundingClientRect().width")
     assert 0.7 * min(width, 960) < plot <= width
     assert browser.execute_script("return view.width()") > 150
+    label = """const svg = view.container().querySelector('svg').getBoundingClientRect();
+        const name = [...document.querySelectorAll('text')].find(e => e.textContent === 'id 1017');
+        return name.getBoundingClientRect().left - svg.left;"""
+    assert browser.execute_script(label) >= 0
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -166,6 +166,45 @@ def test_the_job_is_shown_with_highlighting(shell: InteractiveShell) -> None:
     assert '<span class="k">def</span>' in shown.data["text/html"]
 
 
+# ---- streams ------------------------------------------------------------------------------------
+
+
+def test_a_stream_is_followed_and_the_cell_comes_back(
+    shell: InteractiveShell, spark: SparkSession, tmp_path: Path
+) -> None:
+    readings = shell.user_ns["readings"].where("ts < '2026-03-02 13:00' AND type <> 'BACKROOM-READING'")
+    readings.where("ts < '2026-03-02 10:00'").coalesce(1).write.parquet(str(tmp_path / "in"))
+    shell.user_ns["incoming"] = spark.readStream.schema(readings.schema).parquet(str(tmp_path / "in"))
+    try:
+        (shown,) = run(shell, 'caught --events incoming --stream --max-delay "1 second"', SHOPLIFTERS).outputs
+        assert shell.user_ns["caught"].isStreaming
+        assert shown.data["text/plain"].splitlines()[-1].startswith("caught: 1 match so far")
+        readings.where("ts >= '2026-03-02 10:00'").coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
+        shell.user_ns["caught_stream"].processAllAvailable()
+        assert sorted(row.id for row in spark.table("caught").collect()) == [1017, 1152, 1152]
+        run(shell, "caught --events incoming --stream", SHOPLIFTERS)
+        assert [stream.name for stream in spark.streams.active] == ["caught"]  # the earlier one was stopped
+    finally:
+        for stream in spark.streams.active:
+            stream.stop()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("a --events readings --stream", "--stream needs events of spark.readStream"),
+        ("a --events incoming", "these events are a stream: add --stream"),
+        ("a --events incoming --stream --explain", "are for events at rest"),
+        ("a --events readings --max-delay '1 minute'", "--max-delay goes with --stream"),
+    ],
+)
+def test_streams_and_tables_are_not_mixed_up(
+    shell: InteractiveShell, spark: SparkSession, tmp_path: Path, line: str, message: str
+) -> None:
+    shell.user_ns["incoming"] = spark.readStream.schema(shell.user_ns["readings"].schema).parquet(str(tmp_path))
+    assert message in fail(shell, line, SHOPLIFTERS)
+
+
 # ---- errors -------------------------------------------------------------------------------------
 
 

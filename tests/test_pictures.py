@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sase
+from sase.cli import main
 from sase.compiler.errors import OptionError
 from sase.pictures.scene import Limits, scene
 from sase.pictures.variants import with_killer
@@ -189,6 +190,36 @@ def test_time_is_shown_as_the_session_has_it(spark: SparkSession) -> None:
     assert 1772436608000 in places  # 2026-03-02 07:30:08, as if it were UTC
 
 
+# ---- the stacks ---------------------------------------------------------------------------------
+
+
+def test_the_stacks_of_the_papers_stream(spark: SparkSession) -> None:
+    """Figure 3 of the paper, and its partitions: a1 c2 b3 a4 d5 b6 d7 c8 d9."""
+    schema = "type string, ts bigint, attr1 int, attr2 int, attr3 string, attr4 int"
+    stream = spark.read.csv(str(EXAMPLES / "data/q3.csv"), schema, header=True)
+    simple = sase.compile("EVENT SEQ(A x1, B x2, D x4)", sase.Catalog.load(EXAMPLES / "q3.toml"))
+    assert str(sase.stacks(simple, stream, after=3)).split("\n") == [
+        "The stacks after a4",
+        "  A x1  a1  a4",
+        "  B x2  a1←b3",
+        "  D x4",
+    ]
+    assert str(sase.stacks(simple, stream)).split("\n")[1:] == [
+        "  A x1  a1  a4",
+        "  B x2  a1←b3  a4←b6",
+        "  D x4  b3←d5  b6←d7  b6←d9",
+        "  builds  a4 b6 d9",
+        "  builds  a1 b6 d9",
+        "  builds  a1 b3 d9",
+    ]
+    assert "  attr1 2, attr2 2\n  A x1  a4\n  B x2  a4←b6\n  D x4  b6←d9\n  builds  a4 b6 d9" in str(
+        sase.stacks(example("q3", "q3"), stream)
+    )
+    assert "<svg" in sase.stacks(simple, stream).svg()
+    with pytest.raises(OptionError, match="at most 40 events"):
+        sase.stacks(simple, stream.crossJoin(spark.range(9)))
+
+
 # ---- files and pages ----------------------------------------------------------------------------
 
 
@@ -257,3 +288,19 @@ def test_without_the_library_there_is_text_and_a_hint(
     assert list(bundle) == ["text/plain"] and "pip install 'sase[notebook]'" in bundle["text/plain"]
     with pytest.raises(OptionError, match=r"pip install 'sase\[notebook\]'"):
         pictures["plan"].save("plan.svg")
+
+
+def test_the_command_line_writes_a_page(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    given = ["--catalog", str(EXAMPLES / "retail.toml"), "--events", str(EXAMPLES / "data/retail.parquet")]
+    query, page = str(EXAMPLES / "shoplifters.sase"), tmp_path / "report.html"
+    assert main(["run", query, *given, "--html", str(page)]) == 0
+    assert f"wrote {page}" in capsys.readouterr().err
+    html = page.read_text()
+    assert "<h1>shoplifters</h1>" in html and "Matches in time" in html and "!COUNTER-READING y" in html
+    assert main(["explain", query, *given, "--analyze", "--html", str(page)]) == 0
+    html = page.read_text()
+    assert "What got through each step" in html and "7 matches" in html and "Matches in time" not in html
+    assert main(["explain", query, *given, "--html", str(tmp_path / "nowhere" / "report.html")]) == 1
+    assert "cannot be written" in capsys.readouterr().err

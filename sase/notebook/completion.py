@@ -22,7 +22,7 @@ from sase.notebook import names
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-OPTIONS = ("--events", "--catalog", "--count", "--explain", "--analyze", "--job")
+OPTIONS = ("--events", "--catalog", "--count", "--explain", "--analyze", "--job", "--stream", "--max-delay")
 KEYWORDS = ("EVENT", "SEQ(", "ANY(", "WHERE", "WITHIN", "RETURN", "AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "FROM")
 SAMPLE = 10_000
 """Events that are read to find their types, where no catalog tells them."""

@@ -46,6 +46,12 @@ class SaseMagics(Magics):
     @argument("--explain", action="store_true", help="draw the pattern and the plan; run nothing")
     @argument("--analyze", action="store_true", help="run, and draw how much got through each step of the plan")
     @argument("--job", action="store_true", help="show the generated PySpark job; run nothing")
+    @argument("--stream", action="store_true", help="follow streaming events; NAME_stream is the running stream")
+    @argument(
+        "--max-delay",
+        metavar="DURATION",
+        help='with --stream: how late an event may come, as "10 minutes" (default: not at all)',
+    )
     @cell_magic
     def sase(self, line: str, cell: str) -> None:
         """Find all matches of an event pattern, as a DataFrame.
@@ -73,13 +79,16 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
     started = time.perf_counter()
     spark = session("sase")
     query, events = prepare(arguments, text, namespace, spark)
-    matches = query.run(events)
-    matches.createOrReplaceTempView(arguments.name)
-    namespace[arguments.name] = matches
 
     def work(label: str, action: Callable[[], T]) -> T:
         return at_work(spark, label, action, screen.progress)
 
+    if arguments.stream:
+        follow(arguments, query, events, namespace, screen, work)
+        return
+    matches = query.run(events)
+    matches.createOrReplaceTempView(arguments.name)
+    namespace[arguments.name] = matches
     if arguments.explain or arguments.analyze:
         from sase import pictures
 
@@ -102,6 +111,29 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
         screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started))
 
 
+def follow(
+    arguments: Namespace,
+    query: Query,
+    events: dict[str | None, DataFrame],
+    namespace: dict[str, Any],
+    screen: Screen,
+    work: Callable[[str, Callable[[], Any]], Any],
+) -> None:
+    """Binds the streaming DataFrame of matches, and starts it into a table in memory, of the same name."""
+    from sase.notebook import live
+
+    delay = {} if arguments.max_delay is None else {"max_delay": arguments.max_delay}
+    matches = query.run(events, **delay)
+    running = live.start(matches, arguments.name)
+    namespace |= {arguments.name: matches, f"{arguments.name}_stream": running}
+    try:
+        work("waiting for the first events", lambda: live.settle(running))
+    except BaseException:
+        running.stop()
+        raise
+    screen.show(work("looking", lambda: live.so_far(arguments.name, matches.sparkSession)))
+
+
 def prepare(
     arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession
 ) -> tuple[Query, dict[str | None, DataFrame]]:
@@ -109,11 +141,21 @@ def prepare(
     filename = f"{arguments.name}.sase"
     parsed = parse(text, filename)
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
+    if arguments.max_delay is not None and not arguments.stream:
+        raise OptionError("--max-delay goes with --stream: events at rest are all there")
+    looks = arguments.explain or arguments.analyze or arguments.count or arguments.job
+    if arguments.stream and looks:
+        raise OptionError("--stream goes on and on: --explain, --analyze, --count and --job are for events at rest")
     if not specs:
         raise OptionError(
             "there are no events: add --events NAME, of a DataFrame or a table, or FROM NAME to the query"
         )
     events = names.events(specs, [name.text for part in parsed.components for name in part.types], namespace, spark)
+    streaming = [frame.isStreaming for frame in events.values()]
+    if arguments.stream and not all(streaming):
+        raise OptionError("--stream needs events of spark.readStream, and these do not stream: leave it out")
+    if any(streaming) and not arguments.stream:
+        raise OptionError("these events are a stream: add --stream")
     query = compile(
         text,
         names.catalog(arguments.catalog, namespace),
@@ -180,6 +222,14 @@ def _arguments(magic: Callable[..., None], line: str) -> Namespace:
         arguments: Namespace = parse_argstring(magic, line)
     except ValueError as error:  # of shlex: a quote that is not closed
         raise UsageError(f"{error} in {shlex.quote(line)}") from None
+    for option, value in vars(arguments).items():
+        setattr(arguments, option, [*map(_unquoted, value)] if isinstance(value, list) else _unquoted(value))
     if not arguments.name.isidentifier():
         raise UsageError(f"the result's name is a Python variable, and {arguments.name!r} cannot be one")
     return arguments
+
+
+def _unquoted(value: Any) -> Any:
+    """IPython splits the line of a magic at blanks outside quotes, and leaves the quotes."""
+    quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value

@@ -92,7 +92,8 @@ class Picture:
         # Escaped, so that nothing in the data can end the script.
         spec = json.dumps(self.chart.to_dict(), ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
         name = f"sase-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
-        return f'<div class="{name}">{self.svg()}</div><script>{_SCRIPT % {"name": name, "spec": spec}}</script>'
+        script = _SCRIPT % {"name": name, "spec": spec}
+        return f'{_THROUGH}<div class="{name}">{self.svg()}</div><script>{script}</script>'
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         try:
@@ -143,6 +144,7 @@ LIBRARY_START = '<script class="sase-vega">'
 _SCRIPT = """(function () {
 const spec = %(spec)s;
 spec.width = "container"; spec.autosize = {type: "fit-x", contains: "padding"};
+spec.padding = {left: (spec.usermeta || {}).left || 5, top: 5, right: 5, bottom: 5};
 function draw() { document.querySelectorAll(".%(name)s").forEach(function (place) {
   const target = document.createElement("div"); target.style.width = "100%%";
   place.replaceChildren(target);
@@ -150,6 +152,9 @@ function draw() { document.querySelectorAll(".%(name)s").forEach(function (place
     place.vegaView = result.view; }); }); }
 if (window.saseVegaEmbed) draw(); else window.addEventListener("sase-vega", draw, {once: true});
 })();"""
+
+# A tooltip is no obstacle for the pointer on its way to what lies below.
+_THROUGH = "<style>#vg-tooltip-element { pointer-events: none }</style>"
 
 _OWN_COLOUR = "<style>svg { color: #1f2328 } @media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } }</style>"
 

@@ -161,7 +161,7 @@ def _chart(shown: Scene) -> Chart:
         )
     for dashed, colour_of, runs in ((True, RED, shown.killed), (False, BLUE, shown.matches)):
         layers.append(
-            alt.Chart(_data(_arcs(shown, runs)))
+            alt.Chart(_data(_arcs(shown, runs, "killed" if dashed else "match")))
             .mark_line(interpolate="monotone", clip=True, color=colour_of, strokeDash=[4, 3] if dashed else [1, 0])
             .encode(
                 x=x,
@@ -173,12 +173,15 @@ def _chart(shown: Scene) -> Chart:
                 tooltip=[alt.Tooltip("what:N", title="no match" if dashed else "match")],
             )
         )
+    layers[-1] = layers[-1].add_params(over)
     names = list(dict.fromkeys(name for event in shown.events for name, _ in event.values))
     tooltips = [alt.Tooltip("type:N"), alt.Tooltip("when:N", title="time"), alt.Tooltip("label:N", title="variable")]
     tooltips += [alt.Tooltip(f"value{at}:N", title=name) for at, name in enumerate(names)]
     points = alt.Chart(_data(marks)).encode(x=x, y=y, color=colour, tooltip=tooltips)
     layers += [
-        points.transform_filter("!datum.used").mark_point(filled=False, size=55, opacity=0.65, clip=True),
+        points.transform_filter("!datum.used")
+        .mark_point(filled=False, size=55, opacity=0.65, clip=True)
+        .add_params(zoom),
         points.transform_filter("datum.used && !datum.kills").mark_point(filled=True, size=95, opacity=1, clip=True),
         points.transform_filter("datum.kills")
         .mark_point(filled=True, size=150, opacity=1, shape="cross", angle=45, clip=True)
@@ -191,7 +194,6 @@ def _chart(shown: Scene) -> Chart:
             for kills in (False, True)
         ),
     ]
-    layers[0] = layers[0].add_params(zoom, over)
     title = alt.Title(" · ".join(shown.notes), fontSize=11, fontWeight="normal", anchor="start") if shown.notes else ""
     return alt.layer(*layers).properties(
         width=700, height=LANE * lanes, title=title, usermeta={"left": _label_width(shown)}
@@ -202,6 +204,7 @@ LABEL = 170
 
 
 def _label_width(shown: Scene) -> float:
+    """Room for the lanes' names: a chart that fits its container counts axes and titles, and no marks beside it."""
     return min(LABEL, 7 * max(map(len, shown.lanes))) + 14
 
 
@@ -210,7 +213,8 @@ def _marks(shown: Scene) -> Iterator[dict[str, Any]]:
     kills = {number for run in shown.killed for _, number in run.killers}
     names = {name: at for at, name in enumerate(dict.fromkeys(name for e in shown.events for name, _ in e.values))}
     for number, event in enumerate(shown.events):
-        values = {f"value{names[name]}": value for name, value in event.values}
+        known = dict(event.values)
+        values = {f"value{at}": known.get(name, "–") for name, at in names.items()}
         yield {
             "x": event.at,
             "y": event.lane,
@@ -234,12 +238,13 @@ def _all(shown: Scene) -> Sequence[Run]:
     return (*shown.matches, *shown.killed)
 
 
-def _arcs(shown: Scene, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def _arcs(shown: Scene, runs: Sequence[Run], kind: str) -> Iterator[dict[str, Any]]:
     """Five points from each event to the next: higher, the longer it takes."""
     longest = max(
         (shown.events[run.events[-1][1]].at - shown.events[run.events[0][1]].at for run in _all(shown)), default=0
     )
-    for name, run in enumerate(runs):
+    for number, run in enumerate(runs):
+        name = f"{kind} {number}"
         what = describe(shown, run)
         numbers = [number for _, number in run.events]
         if len(numbers) == 1:
