@@ -37,6 +37,7 @@ SOURCE = Source(
 OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock")
 
 WINDOW = 1_800_000_000  # 30 minutes, in microseconds
+
 PATTERN = Pattern(
     positive=("l", "t"),
     negated=(
@@ -64,10 +65,10 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "l": F.expr("kind = 'login' AND `user` IS NOT NULL AND score > 0.8"),
-        "t": F.expr("kind = 'transfer' AND `user` IS NOT NULL AND amount >= 1000.00"),
-        "o": F.expr("kind = 'logout' AND `user` IS NOT NULL"),
-        "other": F.expr("kind = 'login' AND `user` IS NOT NULL"),
+        "l": "kind = 'login' AND `user` IS NOT NULL AND score > 0.8",
+        "t": "kind = 'transfer' AND `user` IS NOT NULL AND amount >= 1000.00",
+        "o": "kind = 'logout' AND `user` IS NOT NULL",
+        "other": "kind = 'login' AND `user` IS NOT NULL",
     }
     return events.select(
         "at",

@@ -32,6 +32,7 @@ SOURCE = Source(
 OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock")
 
 WINDOW = 43_200_000_000  # 12 hours, in microseconds
+
 PATTERN = Pattern(
     positive=("x", "z"),
     negated=(
@@ -54,9 +55,9 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": F.expr("type = 'SHELF-READING' AND id IS NOT NULL"),
-        "z": F.expr("type = 'EXIT-READING' AND id IS NOT NULL"),
-        "y": F.expr("type = 'COUNTER-READING' AND id IS NOT NULL"),
+        "x": "type = 'SHELF-READING' AND id IS NOT NULL",
+        "z": "type = 'EXIT-READING' AND id IS NOT NULL",
+        "y": "type = 'COUNTER-READING' AND id IS NOT NULL",
     }
     return events.select(
         "ts",
