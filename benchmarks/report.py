@@ -12,6 +12,7 @@ from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.measure import SLOW, Result, Scale
 from benchmarks.results import Results
+from benchmarks.streaming import section as streams
 from benchmarks.targets import Target, Value, measurements, quotient, targets
 
 
@@ -25,6 +26,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _peers(results, scale),
         _experiments(results, scale, images),
         _flights(results),
+        streams(results),
         METHOD,
     ]
     path = folder / "benchmarks.md"
