@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_cli import hide_sase
 
 import sase
 from sase.cli import main
@@ -240,23 +239,16 @@ def test_an_output_belongs_to_its_checkpoint(
 
 
 def test_kill_9_loses_no_match_and_doubles_none(spark: SparkSession, folder: Path, command: list[str]) -> None:
-    """The process is killed with all its children while it works, several times, and started again.
-
-    It is a standalone job, and sase cannot be imported, but for the copy that the job brings along.
-    """
+    """The process is killed with all its children while it works, several times, and started again."""
     events = stream_of(160, 9)
     for number in range(8):
         write(folder / "in", f"{number:02}.json", events[20 * number : 20 * (number + 1)])
     write(folder / "in", "99.json", [("TICK", NOON + timedelta(hours=9), None, None)])
     random = Random(os.environ.get("SASE_KILL_SEED", "3"))
-    job, options = folder / "job.py", command[command.index("--events") :]
-    assert main([*("compile", *command[1:5]), "--standalone", "-o", str(job)]) == 0
-    arguments = [sys.executable, str(job), *options, "--max-files-per-trigger", "1"]
-    cache = folder / "cache"
-    environment = {**os.environ, "PYTHONPATH": str(hide_sase(folder, cache)), "SASE_CACHE_DIR": str(cache)}
+    arguments = [sys.executable, "-m", "sase", *command, "--max-files-per-trigger", "1"]
     killed = 0
     for _ in range(3):
-        running = subprocess.Popen(arguments, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+        running = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.DEVNULL)
         begun = _batches(folder)
         for _ in range(600):
             if running.poll() is not None or _batches(folder) > begun:
