@@ -15,6 +15,7 @@ from benchmarks.regret import EVENTS as REGRET_EVENTS
 from benchmarks.regret import WINDOW as REGRET_WINDOW
 from benchmarks.regret import regrets
 from benchmarks.results import Results
+from benchmarks.streaming import section as streams
 from benchmarks.targets import Target, Value, measurements, quotient, targets
 
 
@@ -29,6 +30,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _regret(results, scale),
         _experiments(results, scale, images),
         _flights(results),
+        streams(results),
         METHOD,
     ]
     path = folder / "benchmarks.md"
