@@ -36,7 +36,18 @@ def executed() -> dict[str, Any]:
 def shown(notebook: Any) -> list[list[Any]]:
     """What each cell shows, as far as it is the same on every machine: its texts without times, and the kinds of its
     other forms. Where the letters of a picture stand depends on the fonts."""
-    return [[_shown(output) for output in cell.get("outputs", [])] for cell in notebook.cells]
+    return [_joined([_shown(output) for output in cell.get("outputs", [])]) for cell in notebook.cells]
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """What is printed comes in pieces, and where it is cut depends on the moment."""
+    joined: list[Any] = []
+    for kind, text in outputs:
+        if joined and kind in ("stdout", "stderr") and joined[-1][0] == kind:
+            joined[-1] = (kind, joined[-1][1] + text)
+        else:
+            joined.append((kind, text))
+    return joined
 
 
 def _shown(output: Any) -> Any:
