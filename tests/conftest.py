@@ -32,6 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-golden", action="store_true", help="write the golden files instead of comparing")
 
 
+SLOWEST = ("test_notebooks", "test_stream", "test_cli", "test_readme", "test_random_queries", "test_browser")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slowest files first: two processes then end at much the same time."""
+    items.sort(key=lambda item: SLOWEST.index(item.path.stem) if item.path.stem in SLOWEST else len(SLOWEST))
+
+
 @pytest.fixture(scope="session")
 def regenerate_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--regenerate-golden"))

@@ -247,7 +247,7 @@ def test_kill_9_loses_no_match_and_doubles_none(spark: SparkSession, folder: Pat
     random = Random(os.environ.get("SASE_KILL_SEED", "3"))
     arguments = [sys.executable, "-m", "sase", *command, "--max-files-per-trigger", "1"]
     killed = 0
-    for _ in range(3):
+    for _ in range(2):
         running = subprocess.Popen(arguments, start_new_session=True, stderr=subprocess.DEVNULL)
         begun = _batches(folder)
         for _ in range(600):
