@@ -16,6 +16,9 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.java import ensure_java
 
 
+PARTITIONS_A_CORE = 4
+
+
 def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> SparkSession:
     """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
     manners = _manners(name, verbose, bar)
@@ -41,8 +44,13 @@ def _start_local(settings: dict[str, str], verbose: bool) -> None:
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers take `python3` from the PATH
     if not {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & os.environ.keys():
-        # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself.
-        settings |= {"spark.ui.enabled": "false", "spark.driver.memory": f"{_memory_to_use() >> 20}m"}
+        # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself, and
+        # with 200 partitions a small shuffle is busy with files.
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.memory": f"{_memory_to_use() >> 20}m",
+            "spark.sql.shuffle.partitions": str(PARTITIONS_A_CORE * (os.cpu_count() or 1)),
+        }
     conf = _add(SparkConf(), settings)
     log = None if verbose else _StartupLog()
     try:
