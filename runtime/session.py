@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from sase.runtime.errors import SaseRunError
 from sase.runtime.java import ensure_java
 
-
 PARTITIONS_A_CORE = 4
 
 
