@@ -27,7 +27,7 @@ types: setup  ## mypy, strict
 	@$(BIN)/python tools/typecheck.py
 
 pytest: setup  ## the tests alone, in two processes: a test waits for Spark more than it computes
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 golden: setup  ## write the golden files anew; review the diff
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden
