@@ -323,18 +323,8 @@ class _Planner:
         variable = self.query.variable(negation.variable)
         after, before = self.query.neighbours(variable.name)
         first, last = self.query.positive[0].name, self.query.positive[-1].name
-        own: set[str] = {self.query.time} | ({self.query.order} if self.query.order else set())
-        conditions = []
-        for test in negation.equivalences:
-            partner, attribute = test.positive[0], str(test.attribute(variable.name))
-            self.carry(partner)
-            own.add(attribute)
-            self.not_null.setdefault(variable.name, {})[attribute] = None
-            conditions.append(_chain_sql((partner, (variable.name, attribute))))
-        for predicate in negation.predicates:
-            self.carry_columns(predicate.condition)
-            own |= {column.name for column in scalars.columns(predicate.condition) if column.table == variable.name}
-            conditions.append(_operand_sql(predicate.condition))
+        conditions, own = self.after_the_kernel(negation, negation.equivalences)
+        own |= {self.query.time} | ({self.query.order} if self.query.order else set())
         for neighbour in (after, before, first, last):
             if neighbour is not None:
                 self.carry((neighbour, self.query.time))
@@ -352,25 +342,29 @@ class _Planner:
             conditions=tuple(conditions),
         )
 
+    def after_the_kernel(self, negation: Negation, tests: Iterable[EquivalenceTest]) -> tuple[list[str], set[str]]:
+        """The conditions on a negated component that Spark is left with, and its attributes in them."""
+        name = negation.variable
+        conditions, own = [], set[str]()
+        for test in tests:
+            partner, attribute = test.positive[0], str(test.attribute(name))
+            self.carry(partner)
+            own.add(attribute)
+            self.not_null.setdefault(name, {})[attribute] = None
+            conditions.append(_chain_sql((partner, (name, attribute))))
+        for predicate in negation.predicates:
+            self.carry_columns(predicate.condition)
+            own |= {column.name for column in scalars.columns(predicate.condition) if column.table == name}
+            conditions.append(_operand_sql(predicate.condition))
+        return conditions, own
+
     def outside(self, negation: Negation, index: int) -> Outside:
         """The anti-join of a stream. The interval is the runtime's; only conditions on attributes are left."""
         variable = self.query.variable(negation.variable)
         partition = self.plan.scan.partition
         keyed = all(test.attribute(variable.name) is not None for test in partition)
-        own: set[str] = set()
-        conditions = []
-        for test in negation.equivalences:
-            if keyed and test in partition:
-                continue
-            partner, attribute = test.positive[0], str(test.attribute(variable.name))
-            self.carry(partner)
-            own.add(attribute)
-            self.not_null.setdefault(variable.name, {})[attribute] = None
-            conditions.append(_chain_sql((partner, (variable.name, attribute))))
-        for predicate in negation.predicates:
-            self.carry_columns(predicate.condition)
-            own |= {column.name for column in scalars.columns(predicate.condition) if column.table == variable.name}
-            conditions.append(_operand_sql(predicate.condition))
+        left = [test for test in negation.equivalences if not (keyed and test in partition)]
+        conditions, own = self.after_the_kernel(negation, left)
         if conditions and not own:
             own.add(self.query.time)
         return Outside(

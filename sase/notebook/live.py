@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from html import escape
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sase.notebook.preview import Rows, first_rows, html_table
-from sase.runtime.report import table
+from sase.notebook.preview import Below, first_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,21 +45,11 @@ def _drain(query: StreamingQuery) -> None:
         query.processAllAvailable()
 
 
-@dataclass(frozen=True)
-class Following:
-    """What stands below the cell once the stream is on its way."""
+@dataclass(frozen=True, repr=False)
+class Following(Below):
+    """A stream that is on its way: the matches so far."""
 
-    name: str
-    shown: Rows
     count: int
-
-    def __repr__(self) -> str:
-        rows = table(self.shown.header, self.shown.rows, self.shown.numeric) if self.shown.rows else ""
-        return rows + self.summary
-
-    def _repr_html_(self) -> str:
-        rows = html_table(self.shown) if self.shown.rows else ""
-        return f'{rows}<div style="font-size: 0.9em; opacity: 0.8">{escape(self.summary)}</div>'
 
     @property
     def summary(self) -> str:

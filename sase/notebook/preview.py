@@ -51,14 +51,16 @@ def _rows(matches: DataFrame, rows: Sequence[tuple[str | None, ...]], more: bool
     return Rows(header, tuple(isinstance(kind, NumericType) for _, kind, _ in leaves), tuple(rows), more)
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What stands below a cell."""
+@dataclass(frozen=True, repr=False)
+class Below:
+    """What stands below a cell: rows, and a line about them."""
 
     name: str
     shown: Rows
-    count: int | None
-    seconds: float
+
+    @property
+    def summary(self) -> str:
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         rows = table(self.shown.header, self.shown.rows, self.shown.numeric) if self.shown.rows else ""
@@ -67,6 +69,14 @@ class Preview:
     def _repr_html_(self) -> str:
         rows = html_table(self.shown) if self.shown.rows else ""
         return f'{rows}<div style="font-size: 0.9em; opacity: 0.8">{escape(self.summary)}</div>'
+
+
+@dataclass(frozen=True, repr=False)
+class Preview(Below):
+    """A batch: how many there are is known if somebody asked."""
+
+    count: int | None
+    seconds: float
 
     @property
     def summary(self) -> str:
