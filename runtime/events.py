@@ -217,6 +217,10 @@ class _Table:
         spelling = self.spelling(name)
         return None if spelling is None else self.frame.schema[spelling].dataType
 
+    def is_plain(self, name: str, kind: DataType | None) -> bool:
+        """Whether the table has the column under this very name, and of this type."""
+        return self.spelling(name) == name and kind in (None, self.kind(name))
+
     def lacks(self, name: str) -> str:
         near = get_close_matches(name.lower(), [column.lower() for column in self.frame.columns], n=1)
         clue = f'did you mean "{self.spelling(near[0])}"?' if near else f"there are {', '.join(self.frame.columns)}"
@@ -240,13 +244,20 @@ class _Table:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
-        selected = [event_type.cast("string").alias(type_column)]
+        # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
+        selected: list[Column | str] = [event_type.cast("string").alias(type_column)]
+        if self.shared and self.is_plain(type_column, StringType()):
+            selected = [quoted(type_column)]
         for column, kind in columns.items():
+            declaring = [name for name in self.types if name in column.declared]
+            partly = not column.required and len(declaring) < len(self.types)
+            if not partly and self.is_plain(column.name, kind):
+                selected.append(quoted(column.name))
+                continue
             value = F.col(quoted(self.spelling(column.name) or column.name))
             if kind not in (None, self.kind(column.name)):
                 value = value.cast(kind)
-            declaring = [name for name in self.types if name in column.declared]
-            if not column.required and len(declaring) < len(self.types):
+            if partly:
                 # Whatever the table holds there: an event has the attributes that its type declares, and no others.
                 value = F.when(event_type.isin(*declaring), value)
             selected.append(value.alias(column.name))

@@ -1,6 +1,6 @@
 """Sequence scan and construction (SSC) over a Spark partition: Arrow batches of events in, batches of matches out.
 
-    relevant.repartition(n, "id").sortWithinPartitions("id", "_time", "seq").mapInArrow(scan_and_construct(...), schema)
+    relevant.repartition("id").sortWithinPartitions("id", "ts", "seq").mapInArrow(scan_and_construct(...), schema)
 
 A partition is cut into chunks that fit in memory, and a chunk ends anywhere in a group. What later matches of the open
 group can still need is carried into the next chunk, so memory is bounded by the window (by the group, where there is
@@ -79,9 +79,9 @@ def scan_and_construct(
 ) -> Worker:
     """A function for `mapInArrow` that finds the matches of `pattern` in a partition sorted by (by, time, order).
 
-    `time` is an int64 column in the units of `pattern.within`, `states` the state bits of each event. Events with equal
-    `by` columns form a group, and a match stays in its group. It has a struct column for each variable of `emit`,
-    made of the columns listed there (see `match_schema`). The window is enforced if `pattern` asks for it in the
+    `time` is a time or an integer, `states` the state bits of each event. Events with equal `by` columns form a group,
+    and a match stays in its group. It has a column for each variable and column of `emit` (see `match_schema`). The
+    window is enforced if `pattern` asks for it in the
     scan or in the construction, and otherwise left to the caller. With `cross` columns (Multi-PAIS), an event that
     agrees on them with no instance of the previous stack is not pushed; matches that disagree on them are still the
     caller's to remove. `columns` are the names of the input's columns, where it comes under other names: `mapInArrow`
@@ -127,13 +127,32 @@ def scan_and_construct(
 
 
 def match_schema(schema: StructType, emit: Mapping[str, Sequence[str]]) -> StructType:
-    """The schema of the matches, given that of the events."""
+    """The schema of the matches as they come from the worker, given that of the events: a column `x.id` for x's id."""
     from pyspark.sql.types import StructField, StructType
 
-    def fields(columns: Sequence[str]) -> StructType:
-        return StructType([StructField(column, schema[column].dataType) for column in columns])
+    return StructType(
+        [
+            StructField(f"{variable}.{column}", schema[column].dataType)
+            for variable, columns in emit.items()
+            for column in columns
+        ]
+    )
 
-    return StructType([StructField(variable, fields(columns)) for variable, columns in emit.items()])
+
+def structs(emit: Mapping[str, Sequence[str]]) -> list[str]:
+    """In SQL, the matches with one struct a variable.
+
+    Made by Spark, which leaves out what later steps take apart again: a third of the time of a query with many matches.
+    """
+
+    def fields(variable: str, columns: Sequence[str]) -> str:
+        return ", ".join(f"{_quoted(f'{variable}.{column}')} AS {_quoted(column)}" for column in columns)
+
+    return [f"struct({fields(variable, columns)}) AS {_quoted(variable)}" for variable, columns in emit.items()]
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def run(
@@ -151,12 +170,22 @@ def run(
         rows += batch.num_rows
         size += batch.nbytes
         if (rows >= task.chunk_rows or size >= _CHUNK_BYTES) and rows >= partition.carried_rows:
-            yield from partition.matches(waiting, final=False)
+            yield from map(_flat, partition.matches(waiting, final=False))
             waiting.clear()
             rows = size = 0
-    yield from partition.matches(waiting, final=True)
+    yield from map(_flat, partition.matches(waiting, final=True))
     if counted is not None:
         counted(partition.counters.tolist())
+
+
+def _flat(matches: pa.RecordBatch) -> pa.RecordBatch:
+    """See `structs`."""
+    fields = [
+        (f"{variable}.{field.name}", values)
+        for variable, struct in zip(matches.schema.names, matches.columns, strict=True)
+        for field, values in zip(struct.type, struct.flatten(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays([values for _, values in fields], names=[name for name, _ in fields])
 
 
 class Matcher:
@@ -262,11 +291,17 @@ def _first_after(time: Ints, begin: int, moment: int) -> int:
 
 
 def int64s(chunk: pa.Table, name: str) -> Ints:
+    """A column of integers or times; a time comes as `events.ticks` has it, in microseconds."""
     column = chunk.column(name)
-    if not pa.types.is_int64(column.type) or column.null_count:
-        raise TypeError(f"column {name!r} must be int64 without NULLs, not {column.type} with {column.null_count}")
-    values: Ints = column.to_numpy()
-    return values
+    unit = 1
+    if pa.types.is_date32(column.type):
+        column, unit = column.cast(pa.int32()), 86_400_000_000
+    elif not pa.types.is_integer(column.type) and not (pa.types.is_timestamp(column.type) and column.type.unit == "us"):
+        raise TypeError(f"column {name!r} must hold integers or times, not {column.type}")
+    if column.null_count:
+        raise TypeError(f"column {name!r} must not hold NULL, and does {column.null_count} times")
+    values: Ints = column.cast(pa.int64()).to_numpy()
+    return values if unit == 1 else values * unit
 
 
 def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -202,11 +202,14 @@ def scan_and_construct_live(
             timeMode="eventTime",
         )
     )
-    found = ssc.match_schema(schema, emit)
+
+    def struct(columns: Sequence[str]) -> StructType:
+        return StructType([StructField(name, schema[name].dataType) for name in columns])
+
+    found = StructType([StructField(variable, struct(columns)) for variable, columns in emit.items()])
     for component in outside:
         if component.columns:
-            struct = StructType([StructField(name, schema[name].dataType) for name in component.columns])
-            found = found.add(StructField(component.variable, ArrayType(struct)))
+            found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
     return Stream(_counted(packed), found, _rejected_schema(schema, shown), finish, task, buckets)
 
 

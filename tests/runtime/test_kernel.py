@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import operator
 import random
 import socket
@@ -23,7 +24,7 @@ from sase.runtime import kernel, ssc
 from sase.runtime.encode import encode_pattern
 from sase.runtime.kernel import Counters, Events, new_stacks, scan, sequences
 from sase.runtime.pattern import Atom, Clause, Compare, Holds, Negated, Pattern
-from sase.runtime.ssc import Task, match_schema, run, scan_and_construct
+from sase.runtime.ssc import Task, int64s, match_schema, run, scan_and_construct, structs
 
 Row = Mapping[str, Any]
 Match = tuple[int, ...]
@@ -132,8 +133,7 @@ def found(task: Task, rows: Sequence[Row], size: int = 10_000) -> list[Match]:
     matches = []
     for batch in run(task, iter(batches_of(rows, size))):
         assert 0 < batch.num_rows <= task.batch_rows
-        columns = [[event["number"] for event in column.to_pylist()] for column in batch.columns]
-        matches += zip(*columns, strict=True)
+        matches += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     return matches
 
 
@@ -515,7 +515,7 @@ def test_a_bootstrap_brings_the_package_along(monkeypatch: pytest.MonkeyPatch) -
     pickled = cloudpickle.dumps(scan_and_construct(ABD, **ARGUMENTS))
     hide_package(monkeypatch)
     batches = cloudpickle.loads(pickled)(iter(batches_of(rows_of("a1", "b2", "d3", pattern=ABD, s=[None, None, "!"]))))
-    assert pa.Table.from_batches(batches).to_pylist() == [{"a": {"number": 0}, "d": {"number": 2, "s": "!"}}]
+    assert pa.Table.from_batches(batches).to_pylist() == [{"a.number": 0, "d.number": 2, "d.s": "!"}]
 
 
 @pytest.mark.parametrize(
@@ -536,8 +536,26 @@ def test_arguments_that_cannot_work(changed: dict[str, Any], message: str) -> No
 @pytest.mark.parametrize("column", ["time", "states"])
 def test_a_null_time_or_state_is_refused(column: str) -> None:
     rows = [{**row, column: None} for row in rows_of("a1", pattern=ABD)]
-    with pytest.raises(TypeError, match=f"column '{column}' must be int64 without NULLs"):
+    with pytest.raises(TypeError, match=f"column '{column}' must not hold NULL"):
         found(task_for(ABD), rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([1, -2], pa.int16()), [1, -2]),
+        (pa.array([dt.date(1970, 1, 2), dt.date(1969, 12, 31)]), [86_400_000_000, -86_400_000_000]),
+        (pa.array([dt.datetime(1970, 1, 1, 0, 0, 1, 5)], pa.timestamp("us")), [1_000_005]),
+        (pa.array([7], pa.timestamp("us", "Europe/Paris")), [7]),
+    ],
+)
+def test_times_in_ticks(values: pa.Array, expected: list[int]) -> None:
+    assert int64s(pa.table({"ts": values}), "ts").tolist() == expected
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(TypeError, match="column 'ts' must hold integers or times, not string"):
+        int64s(pa.table({"ts": ["1"]}), "ts")
 
 
 def test_a_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -565,7 +583,7 @@ def test_a_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
         chunk_rows=20,
     )
     sorted_frame = frame.repartition(3, "key").sortWithinPartitions("key", "time")
-    matches = sorted_frame.mapInArrow(worker, match_schema(frame.schema, emit)).collect()
+    matches = sorted_frame.mapInArrow(worker, match_schema(frame.schema, emit)).selectExpr(*structs(emit)).collect()
     assert Counter((match.a.number, match.b.number) for match in matches) == expected
     assert all(match.b.key == rows[match.b.number]["key"] for match in matches)
     assert total.value == len(matches) == expected.total()

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct
+from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="at",
@@ -60,7 +60,6 @@ def relevant_events(events: DataFrame) -> DataFrame:
         "score",
         "host",
         "amount",
-        ticks(events, "at").alias("_time"),
         state_bits(fills).alias("_states"),
     ).where("_states <> 0")
 
@@ -70,15 +69,16 @@ def sequences(events: DataFrame) -> DataFrame:
     kernel = scan_and_construct(
         PATTERN,
         by=["user"],
-        time="_time",
+        time="at",
         order="seq",
         states="_states",
         emit=EMIT,
     )
     return (
         events.repartition("`user`")
-        .sortWithinPartitions("`user`", "_time", "seq")
+        .sortWithinPartitions("`user`", "at", "seq")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
+        .selectExpr(*structs(EMIT))
     )
 
 

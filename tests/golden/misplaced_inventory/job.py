@@ -11,10 +11,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sase.runtime.events import Source, check, state_bits, ticks
+from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Holds, Negated, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct
+from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -66,7 +66,6 @@ def relevant_events(events: DataFrame) -> DataFrame:
         "id",
         "shelf_id",
         F.expr("CASE WHEN _z THEN type = 'COUNTER-READING' END").alias("_z_1"),
-        ticks(events, "ts").alias("_time"),
         state_bits(fills).alias("_states"),
     ).where("_states <> 0")
 
@@ -76,15 +75,16 @@ def sequences(events: DataFrame) -> DataFrame:
     kernel = scan_and_construct(
         PATTERN,
         by=["id"],
-        time="_time",
+        time="ts",
         order=None,
         states="_states",
         emit=EMIT,
     )
     return (
         events.repartition("id")
-        .sortWithinPartitions("id", "_time")
+        .sortWithinPartitions("id", "ts")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
+        .selectExpr(*structs(EMIT))
     )
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct
+from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -91,6 +91,7 @@ def sequences(events: DataFrame) -> DataFrame:
         events.repartition("_slice")
         .sortWithinPartitions("_slice", "_time")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
+        .selectExpr(*structs(EMIT))
     )
 
 

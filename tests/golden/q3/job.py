@@ -9,10 +9,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sase.runtime.events import Source, check, state_bits, ticks
+from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Negated, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct
+from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -64,7 +64,6 @@ def relevant_events(events: DataFrame) -> DataFrame:
         "attr2",
         "attr3",
         "attr4",
-        ticks(events, "ts").alias("_time"),
         state_bits(fills).alias("_states"),
     ).where("_states <> 0")
 
@@ -74,15 +73,16 @@ def sequences(events: DataFrame) -> DataFrame:
     kernel = scan_and_construct(
         PATTERN,
         by=["attr1", "attr2"],
-        time="_time",
+        time="ts",
         order=None,
         states="_states",
         emit=EMIT,
     )
     return (
         events.repartition("attr1", "attr2")
-        .sortWithinPartitions("attr1", "attr2", "_time")
+        .sortWithinPartitions("attr1", "attr2", "ts")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
+        .selectExpr(*structs(EMIT))
     )
 
 

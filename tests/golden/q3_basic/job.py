@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct
+from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -62,7 +62,6 @@ def relevant_events(events: DataFrame) -> DataFrame:
         "attr2",
         "attr3",
         "attr4",
-        ticks(events, "ts").alias("_time"),
         state_bits(fills).alias("_states"),
     ).where("_states <> 0")
 
@@ -72,15 +71,16 @@ def sequences(events: DataFrame) -> DataFrame:
     kernel = scan_and_construct(
         PATTERN,
         by=[],
-        time="_time",
+        time="ts",
         order=None,
         states="_states",
         emit=EMIT,
     )
     return (
         events.coalesce(1)
-        .sortWithinPartitions("_time")
+        .sortWithinPartitions("ts")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
+        .selectExpr(*structs(EMIT))
     )
 
 
