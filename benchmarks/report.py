@@ -53,6 +53,9 @@ METHOD = f"""## How it is measured
   them out.
 - *floor* is Spark's scan of the relevant events and of the columns that the query mentions, their shuffle by key and
   their sort by time; *identity* is the same with a Python worker behind it that hands every batch back.
+- *sase* counts the events that cannot take part for want of a type or time, so as to warn of them; *sase_uncounted*
+  is the same job without that. Where a target is bound by the floor, its table says what a query that took no longer
+  than the floor would reach.
 - *engine* is the kernel alone on one core, on sorted events in memory; *job* is the whole Spark job.
 
 To repeat: `make bench`. It takes up where it was stopped; `python -m benchmarks --help` has the rest."""
@@ -88,8 +91,10 @@ def _targets(results: Results) -> str:
     for target in targets():
         result = results.load(target.measurement)
         value = target.value(result) if result else None
-        rows.append((target.against, target.case, _bound(target), *_verdict(target, value, result)))
-    return "## Targets\n\n" + _table(("against", "case", "to reach", "measured", ""), rows)
+        bounded = target.without(result) if result else None
+        bound = f"{target.bound_by}: {_value(target, bounded)}" if bounded else ""
+        rows.append((target.against, target.case, _bound(target), *_verdict(target, value, result), bound))
+    return "## Targets\n\n" + _table(("against", "case", "to reach", "measured", "", "what bounds it"), rows)
 
 
 def _bound(target: Target) -> str:
@@ -99,10 +104,13 @@ def _bound(target: Target) -> str:
 def _verdict(target: Target, value: Value | None, result: Result | None) -> tuple[str, str]:
     if value is None:
         return "", "not measured" if result is None else "no result"
-    measured = f"{'> ' if value.least else ''}{_short(value.number)}{target.unit}"
-    return measured, {True: "reached", False: "**not reached**", None: "stopped too early to tell"}[
+    return _value(target, value), {True: "reached", False: "**not reached**", None: "stopped too early to tell"}[
         target.reached(value)
     ]
+
+
+def _value(target: Target, value: Value) -> str:
+    return f"{'> ' if value.least else ''}{_short(value.number)}{target.unit}"
 
 
 def _peers(results: Results, scale: Scale) -> str:

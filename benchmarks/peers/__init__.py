@@ -69,6 +69,7 @@ def peers() -> dict[str, Peer]:
 
     return {
         "sase": Peer(sase_job.prepare),
+        "sase_uncounted": Peer(sase_job.prepare_uncounted),
         "engine": Peer(engine.prepare, rows="sequences"),
         "floor": Peer(floor.prepare, rows="events"),
         "identity": Peer(floor.prepare_identity, rows="events"),
