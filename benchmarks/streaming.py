@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 import sase
@@ -61,7 +62,7 @@ class Batch:
 
     ended: float
     seconds: float
-    last: list[int]
+    last: NDArray[np.int64]
     """The times of the last events of its matches."""
     state: int
 
@@ -79,9 +80,9 @@ def follow(bench: Bench, query: sase.Query, folder: Path, buckets: int) -> tuple
         started = time.time()
         packed = packed.persist()
         rows = packed.select("kind", "size").collect()
-        last: list[int] = []
+        last = np.empty(0, np.int64)
         if any(kind == "match" for kind, _ in rows):
-            last = [row[0] for row in stream.matches(packed).select("e3_ts").collect()]
+            last = stream.matches(packed).select("e3_ts").toArrow().column(0).to_numpy()
         packed.unpersist()
         ended = time.time()
         batches.append(Batch(ended, ended - started, last, sum(size for kind, size in rows if kind == "state")))
@@ -201,10 +202,9 @@ class Delay:
             running.stop()
             delays = []
             for done in batches:
-                for last in done.last:
-                    due = (last + 1) // size  # the file with the first event after it
-                    if WARM_UP < due < len(published):
-                        delays.append(done.ended - published[due])
+                due = (done.last + 1) // size  # the file with the first event after it
+                due = due[(due > WARM_UP) & (due < len(published))]
+                delays += (done.ended - np.array(published)[due]).tolist()
             if not delays:
                 raise Unavailable("the stream is too short for a match")
             p50, p99 = (float(np.percentile(delays, share)) for share in (50, 99))
