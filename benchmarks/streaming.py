@@ -67,12 +67,12 @@ class Batch:
     state: int
 
 
-def follow(bench: Bench, query: sase.Query, folder: Path, buckets: int) -> tuple[Any, list[Batch]]:
-    """The running query on the files of a folder, one a micro-batch, and what it has done so far."""
+def follow(bench: Bench, query: sase.Query, folder: Path, buckets: int = 8, files: int = 1) -> tuple[Any, list[Batch]]:
+    """The running query on the files of a folder, so many a micro-batch, and what it has done so far."""
     spark = bench.spark
     spark.conf.set("spark.sql.shuffle.partitions", bench.cores)
     schema = spark.read.parquet(str(folder)).schema
-    events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    events = spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
     stream = query.follow(events, buckets=buckets)
     batches: list[Batch] = []
 
