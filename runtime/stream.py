@@ -213,13 +213,17 @@ def scan_and_construct_live(
 
 
 def _prepare(spark: SparkSession, buckets: int) -> None:
-    """transformWithState keeps its state in RocksDB and speaks protobuf with Python."""
+    """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
+
+    A micro-batch is committed with a log of what it has written, and not with all files of the store.
+    """
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise SaseRunError("a stream with state needs the package protobuf: pip install protobuf")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
-    if spark.conf.get(BATCH_BYTES, "0") == "0":
-        spark.conf.set(BATCH_BYTES, ANY_SIZE)
+    for name, value in ((_CHANGELOG, "true"), (BATCH_BYTES, ANY_SIZE)):
+        if spark.conf.get(name, "0") == "0":
+            spark.conf.set(name, value)
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     if partitions > 4 * buckets:
         logging.getLogger("sase").warning(
@@ -230,6 +234,7 @@ def _prepare(spark: SparkSession, buckets: int) -> None:
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 def single_events(
@@ -404,7 +409,7 @@ def _packer(
                 yield packed(0, "match", pa.table([structs(table, list(emitted))], [variable]))
                 return
             bucket = bucket[good]
-            order = np.argsort(bucket, kind="stable")
+            order = np.argsort(bucket)
             table = table.drop_columns([reason, record]).take(pa.array(order))
             ends = np.flatnonzero(np.diff(bucket[order], append=-1)) + 1
             begin = 0
