@@ -222,8 +222,7 @@ def _prepare(spark: SparkSession, buckets: int) -> None:
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
     for name, value in ((_CHANGELOG, "true"), (BATCH_BYTES, ANY_SIZE)):
-        if spark.conf.get(name, "0") == "0":
-            spark.conf.set(name, value)
+        spark.conf.set(name, spark.conf.get(name, value) or value)  # unless somebody has set it
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     if partitions > 4 * buckets:
         logging.getLogger("sase").warning(
