@@ -14,6 +14,7 @@ loses its state bit: the last positive's bit when it is released, the first posi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,7 @@ class Bucket(Matcher):
         concerned[codes[due]] = True
         part = np.flatnonzero(released & (concerned[codes] | (states & self.everywhere != 0)))
         order = [] if task.order is None else ranks(table.column(task.order).take(pa.array(part)))
-        part = part[np.lexsort((*reversed(order), time[part], codes[part]))]
+        part = part[_sorting(codes[part], time[part], *order)]
         deciding = self.first if self.trailing else self.last
         masked = states[part] & ~np.where(due[part], 0, deciding) & ~COPY
         chunk = table.take(pa.array(part))
@@ -226,6 +227,18 @@ class _Lookup:
         names = list(self.component.columns)
         values = [taken(self.chunk.column(name).combine_chunks(), rows) for name in names]
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(values, names=names))
+
+
+def _sorting(*keys: Ints) -> Ints:
+    """Row numbers in the order of the keys. One number made of them all sorts several times as fast, if it fits."""
+    lows = [int(key.min()) for key in keys]
+    spans = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if math.prod(spans) >= _FOREVER:
+        return np.lexsort(keys[::-1])
+    combined = np.zeros(len(keys[0]), np.int64)
+    for key, low, span in zip(keys, lows, spans, strict=True):
+        combined = combined * span + (key - low)
+    return np.argsort(combined)
 
 
 def _attached(outside: tuple[Outside, ...]) -> Iterator[Any]:

@@ -15,7 +15,9 @@ EPOCH = 1 << 52
 """Spark's watermark is a time in milliseconds that never falls below 0. A tick of an integer time is a millisecond, and
 tick 0 is this one, so that negative ones are possible."""
 
-_CELL_BYTES = 64 << 20
+CELL_BYTES = 64 << 10
+"""About how much a cell holds. Spark puts 10,000 of them into an Arrow batch, which must not come near 2 GB."""
+
 _NAME = b"sase"
 
 
@@ -29,9 +31,13 @@ class LiveWorker:
         self.time_kind = time_kind
 
     def step(
-        self, handle: Any, state: Any, bucket: int, frames: Iterable[pd.DataFrame], watermark: int, expired: bool
-    ) -> Iterator[pd.DataFrame]:
-        """One call of the stateful operator, with new rows or because the timer has expired: yields PACKED rows."""
+        self, handle: Any, events: Any, timer: Any, bucket: int, frames: Iterable[pd.DataFrame], watermark: int,
+        expired: bool,
+    ) -> Iterator[pd.DataFrame]:  # fmt: skip
+        """One call of the stateful operator, with new rows or because the timer has expired: yields PACKED rows.
+
+        There are events if there is a timer, and only it is asked: Spark reads a state to tell whether it exists.
+        """
         cells, passed = [], []
         for frame in frames:
             for kind, size, rows in zip(frame["kind"], frame["size"], frame["rows"], strict=True):
@@ -40,26 +46,29 @@ class LiveWorker:
                 else:
                     passed.append((kind, size, rows))
         arrived = pa.concat_tables(cells) if cells else None
-        remembered, timer = state.get() if state.exists() else (None, None)
-        kept = None if remembered is None else self._restored(remembered, arrived)
+        before = timer.get()[0] if timer.exists() else None
+        kept = None if before is None else self._restored(events.get()[0], arrived)
         now = watermark * 1000 if self.time_kind == "timestamp" else watermark - EPOCH
         step = self.bucket.advance(kept, arrived, now)
 
         for kind, size, rows in passed:
             yield _row(bucket, kind, size, rows)
         if step.late is not None and step.late.num_rows:
-            yield _row(bucket, "rejected", step.late.num_rows, cell(self._late(step.late)))
-        for size, rows in _cells(step.matches):
-            yield _row(bucket, "match", size, rows)
-        if step.state is None:
-            state.clear()
-        else:
-            state.update((cell(step.state, self.fingerprint), self._moment(step.wake)))
-        wake = None if step.state is None else self._moment(step.wake)
-        if wake != timer:
-            if timer is not None and not expired:  # else Spark would call again in this micro-batch
-                handle.deleteTimer(timer)
-            if wake is not None:
+            yield _rows(bucket, "rejected", self._late(step.late))
+        for batch in step.matches:
+            yield _rows(bucket, "match", pa.Table.from_batches([batch]))
+        wake = self._moment(step.wake)
+        if step.state is not None:
+            events.update((cell(step.state, self.fingerprint),))
+        elif before is not None:
+            events.clear()
+        if wake != before:
+            if before is not None and not expired:  # else Spark would call again in this micro-batch
+                handle.deleteTimer(before)
+            if wake is None:
+                timer.clear()
+            else:
+                timer.update((wake,))
                 handle.registerTimer(wake)
         yield _row(bucket, "state", 0 if step.state is None else step.state.num_rows, None)
 
@@ -107,16 +116,12 @@ def opened(value: bytes) -> pa.Table:
     return pa.ipc.open_stream(value).read_all()
 
 
-def _cells(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
-    """Batches in cells of a bounded size."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(each.nbytes for each in waiting) >= _CELL_BYTES:
-            yield sum(each.num_rows for each in waiting), cell(pa.Table.from_batches(waiting))
-            waiting = []
-    if waiting:
-        yield sum(each.num_rows for each in waiting), cell(pa.Table.from_batches(waiting))
+def _rows(bucket: int, kind: str, table: pa.Table) -> pd.DataFrame:
+    """A table in cells of a bounded size."""
+    step = max(1, CELL_BYTES * table.num_rows // max(1, table.nbytes))
+    parts = [table.slice(begin, step) for begin in range(0, table.num_rows, step)]
+    sizes, cells = [part.num_rows for part in parts], [cell(part) for part in parts]
+    return pd.DataFrame({"bucket": bucket, "kind": kind, "size": sizes, "rows": cells})
 
 
 def _row(bucket: int, kind: str, size: int, rows: bytes | None) -> pd.DataFrame:

@@ -17,15 +17,19 @@ from sase.runtime.java import ensure_java
 
 PARTITIONS_A_CORE = 4
 
+BATCH_BYTES, ANY_SIZE = "spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1)
+"""Spark measures the Arrow batch that it fills for Python after every row, column by column, which takes longer than
+all else that it does to the row. It does not if a batch may be of any size; 10,000 rows are still its end."""
+
 
 def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> SparkSession:
     """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
-    manners = _manners(name, verbose, bar)
+    settings = {**_manners(name, verbose, bar), BATCH_BYTES: ANY_SIZE}
     if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ:
         if "PYSPARK_GATEWAY_PORT" in os.environ:
-            _join_submitted(manners)
+            _join_submitted(settings)
         else:
-            _start_local(manners, verbose)
+            _start_local(settings, verbose)
     if not verbose:
         # PySpark logs a failed query with its Java trace, and then raises the same as an exception.
         for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -33,10 +37,10 @@ def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> Spar
     return SparkSession.builder.getOrCreate()
 
 
-def _join_submitted(manners: dict[str, str]) -> None:
+def _join_submitted(settings: dict[str, str]) -> None:
     """Takes what spark-submit was told, and adds to it. What Spark logs before this is out of reach."""
     SparkContext._ensure_initialized()  # from here on a new SparkConf has spark-submit's settings
-    SparkContext(conf=_add(SparkConf(), manners))
+    SparkContext(conf=_add(SparkConf(), settings))
 
 
 def _start_local(settings: dict[str, str], verbose: bool) -> None:

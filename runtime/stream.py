@@ -2,8 +2,8 @@
 
     events ─► watch ─► relevant events ─► pack ─► transformWithState, a bucket of keys at a time ─► unpack ─► matches
 
-Rows travel between these as Arrow in binary cells, a few large cells a micro-batch: types stay exact, and nothing is
-paid a row. The state of a bucket is such a cell, too. (One state a key cost 15 times as much at 10,000 keys.) The
+Rows travel between these as Arrow in binary cells: types stay exact, and nothing is paid a row. The state of a bucket
+is such a cell, too. (One state a key cost 15 times as much at 10,000 keys.) The
 number of buckets is therefore fixed for the life of a checkpoint.
 """
 
@@ -31,8 +31,9 @@ from sase.runtime.encode import encode_pattern
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, quoted, ticks, unite
 from sase.runtime.live import COPY, LiveTask
-from sase.runtime.live_worker import EPOCH
+from sase.runtime.live_worker import CELL_BYTES, EPOCH
 from sase.runtime.pattern import Outside, Pattern
+from sase.runtime.session import ANY_SIZE, BATCH_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -190,6 +191,7 @@ def scan_and_construct_live(
     )
     buckets = options.buckets if by else 1
     _prepare(events.sparkSession, buckets)
+    events = events.drop(columns.clock)
     schema = events.schema
     packed = (
         _in_buckets(events, task, columns, buckets)
@@ -214,11 +216,16 @@ def scan_and_construct_live(
 
 
 def _prepare(spark: SparkSession, buckets: int) -> None:
-    """transformWithState keeps its state in RocksDB and speaks protobuf with Python."""
+    """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
+
+    A micro-batch is committed with a log of what it has written, and not with all files of the store.
+    """
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise SaseRunError("a stream with state needs the package protobuf: pip install protobuf")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    for name, value in ((_CHANGELOG, "true"), (BATCH_BYTES, ANY_SIZE)):
+        spark.conf.set(name, spark.conf.get(name, value) or value)  # unless somebody has set it
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     if partitions > 4 * buckets:
         logging.getLogger("sase").warning(
@@ -229,6 +236,7 @@ def _prepare(spark: SparkSession, buckets: int) -> None:
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 
 def single_events(
@@ -241,6 +249,7 @@ def single_events(
     finish: Callable[[DataFrame], DataFrame],
 ) -> Stream:
     """A pattern of one event: the event is the match, and nothing has to wait or be remembered."""
+    events = events.drop(columns.clock)
     schema = events.schema
     numbered = events.toDF(*map(str, range(len(events.columns))))
     packer = _packer(events.columns, tuple(shown), columns, (variable, tuple(emit)))
@@ -354,12 +363,11 @@ def unpacked(packed: DataFrame, kind: str, schema: StructType) -> DataFrame:
 def _packer(
     names: Sequence[str], shown: tuple[str, ...], columns: Columns, match: tuple[str, tuple[str, ...]] | None
 ) -> ssc.Worker:
-    """A function for `mapInArrow`: many rows in, one row a bucket out. The last column is the bucket.
+    """A function for `mapInArrow`: many rows in, a few cells a bucket out. The last column is the bucket.
 
     With `match`, events are matches of one variable, and there is no bucket.
     """
-    names, reason, record = list(names), columns.reason, columns.record
-    dropped = [columns.reason, columns.record, columns.clock]
+    names, reason, record, most = list(names), columns.reason, columns.record, CELL_BYTES
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import numpy as np
@@ -377,8 +385,10 @@ def _packer(
             arrays = [column.chunk(0) for column in table.columns]
             return pa.StructArray.from_arrays(arrays, names=names)
 
-        def row(bucket: int, kind: str, table: pa.Table) -> pa.RecordBatch:
-            values = [[bucket], [kind], [table.num_rows], [cell(table)]]
+        def packed(bucket: int, kind: str, table: pa.Table) -> pa.RecordBatch:
+            step = max(1, most * table.num_rows // max(1, table.nbytes))
+            parts = [table.slice(begin, step) for begin in range(0, table.num_rows, step)]
+            values = [[bucket] * len(parts), [kind] * len(parts), [part.num_rows for part in parts], map(cell, parts)]
             types = [pa.int32(), pa.string(), pa.int64(), pa.binary()]
             arrays = [pa.array(value, type_) for value, type_ in zip(values, types, strict=True)]
             return pa.RecordBatch.from_arrays(arrays, names=["bucket", "kind", "size", "rows"])
@@ -392,21 +402,21 @@ def _packer(
                 bad = table.filter(~good)
                 parts = [bad.column(reason).combine_chunks(), bad.column(record).combine_chunks()]
                 parts.append(structs(bad, list(shown)))
-                yield row(0, "rejected", pa.table(parts, ["reason", "record", "event"]))
+                yield packed(0, "rejected", pa.table(parts, ["reason", "record", "event"]))
                 table = table.filter(good)
             if not table.num_rows:
                 return
             if bucket is None:
                 variable, emitted = match  # type: ignore[misc]
-                yield row(0, "match", pa.table([structs(table, list(emitted))], [variable]))
+                yield packed(0, "match", pa.table([structs(table, list(emitted))], [variable]))
                 return
             bucket = bucket[good]
-            order = np.argsort(bucket, kind="stable")
-            table = table.drop_columns(dropped).take(pa.array(order))
+            order = np.argsort(bucket)
+            table = table.drop_columns([reason, record]).take(pa.array(order))
             ends = np.flatnonzero(np.diff(bucket[order], append=-1)) + 1
             begin = 0
             for end in ends.tolist():
-                yield row(int(bucket[order[begin]]), "events", table.slice(begin, end - begin))
+                yield packed(int(bucket[order[begin]]), "events", table.slice(begin, end - begin))
                 begin = end
 
         waiting: list[pa.RecordBatch] = []
@@ -432,7 +442,8 @@ def _processor(task: LiveTask, fingerprint: str, time_kind: str) -> StatefulProc
     class Processor(StatefulProcessor):
         def init(self, handle: Any) -> None:
             self.handle = handle
-            self.state = handle.getValueState("events", "rows binary, timer bigint")
+            self.events = handle.getValueState("events", "rows binary")
+            self.timer = handle.getValueState("timer", "at bigint")
             self.worker: Any = None
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
@@ -459,7 +470,7 @@ def _processor(task: LiveTask, fingerprint: str, time_kind: str) -> StatefulProc
                     ) from error
                 self.worker = LiveWorker(pickle.loads(pickled), fingerprint, time_kind)
             watermark = times.getCurrentWatermarkInMs()
-            yield from self.worker.step(self.handle, self.state, bucket, frames, watermark, expired)
+            yield from self.worker.step(self.handle, self.events, self.timer, bucket, frames, watermark, expired)
 
         def close(self) -> None:
             pass

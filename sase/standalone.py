@@ -21,5 +21,6 @@ def preamble(stream: bool = False) -> str:
         sources.append((f"sase/runtime/{name}.py", source))
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
     template = files("sase.templates").joinpath("standalone.py.jinja").read_text(encoding="utf-8")
-    text: str = environment.from_string(template).render(version=sase.__version__, sources=sources)
+    needs = "pyspark, numpy, pyarrow, pandas and protobuf" if stream else "pyspark, numpy and pyarrow"
+    text: str = environment.from_string(template).render(version=sase.__version__, sources=sources, needs=needs)
     return text.rstrip("\n")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sase.standalone import preamble
+
 ROOT = Path(__file__).parent.parent
 
 # For each folder: the parts of this project that it may import, and the packages that it may not.
@@ -93,3 +95,12 @@ for module in pkgutil.walk_packages(sase.compiler.__path__, "sase.compiler."):
 )
 def test_importing_loads_no_more_than_it_needs(code: str, absent: set[str]) -> None:
     assert {name for name in loaded_by(code) if within(name, absent)} == set()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_standalone_job_carries_all_that_its_runtime_imports(stream: bool) -> None:
+    sources: dict[str, str] = ast.literal_eval(preamble(stream).partition("RUNTIME = ")[2].partition("\n}\n")[0] + "}")
+    carried = {path.removesuffix(".py").replace("/", ".") for path in sources}
+    for path, source in sources.items():
+        ours = {name for _, name in imported_names(source) if name.startswith("sase.runtime.")}
+        assert {".".join(name.split(".")[:3]) for name in ours} <= carried, path

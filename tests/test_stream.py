@@ -202,6 +202,35 @@ def test_run_restarts_where_it_stopped_and_refuses_what_does_not_fit(
     assert main(command) == 0, "what is made of a match may change"
 
 
+def test_csv_and_a_table_are_sources(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line of CSV with a time that is none is reported, and the others take part."""
+    events = [("A", NOON, "k", 1), ("B", NOON + timedelta(minutes=1), "k", 2), ("T", NOON + timedelta(hours=9), "", 0)]
+    (folder / "in").mkdir()
+    lines = ["id,n,type,ts", *(f"{id_},{n},{type_},{ts}" for type_, ts, id_, n in events), "k,3,A,yesterday"]
+    (folder / "in" / "0.csv").write_text("\n".join(lines) + "\n")
+    assert main([*command, "--format", "csv"]) == 0
+    assert "events in 4 · late or bad 1 · state 0 events · matches 1" in capsys.readouterr().err
+    assert [row["record"] for row in spark.read.json(str(folder / "out-late")).collect()] == ["k,3,A,yesterday"]
+    spark.createDataFrame(events, SCHEMA).write.format("parquet").saveAsTable("read_live")
+    table = {
+        str(folder / "in"): "read_live",
+        str(folder / "out"): str(folder / "o2"),
+        str(folder / "ck"): str(folder / "c2"),
+    }
+    assert main([table.get(word, word) for word in command if word not in ("--format", "json")]) == 0
+    assert "events in 3 · late or bad 0 · state 0 events · matches 1" in capsys.readouterr().err
+    spark.sql("DROP TABLE read_live")
+
+
+def test_the_kafka_variant_of_a_job_is_code() -> None:
+    job = sase.compile(QUERIES["trailing negation"], CATALOG, stream=True).job
+    variant = job.partition("# Or from Kafka")[2].partition("if __name__")[0].splitlines()[2:]
+    code = compile("\n".join(line.strip()[2:] for line in variant).replace("return ", "tables = "), "job.py", "exec")
+    assert {"spark", "arguments", "F", "schema", "tables"} <= set(code.co_names)
+
+
 def test_a_key_with_too_many_events_stops_the_stream(
     spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

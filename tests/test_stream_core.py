@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from brute_force import evaluate
@@ -27,6 +28,7 @@ import sase
 from sase.compiler.rules import NAMES
 from sase.runtime.errors import SaseRunError
 from sase.runtime.live import Bucket, LiveTask, Step
+from sase.runtime.live_worker import EPOCH, LiveWorker, cell
 from sase.runtime.pattern import Negated, Pattern
 from sase.runtime.stream import Options, Stream, watch
 
@@ -161,9 +163,9 @@ def test_a_trailing_negation_is_decided_at_the_end_of_its_window() -> None:
 def test_late_events_are_returned_and_change_nothing() -> None:
     bucket = Bucket(task(MIDDLE))
     step = bucket.advance(None, rows(("A", 4, 7)), 3)
-    step = bucket.advance(step.state, rows(("C", 4, 7), ("B", 6, 7)), 5)
-    assert step.late is not None and step.late.to_pylist() == [{"type": "C", "time": 4}]
-    assert found(bucket.advance(step.state, None, 9)) == [(4, 6)]
+    step = bucket.advance(step.state, rows(("C", 4, 7), ("B", 6, 7), ("B", 5, 7)), 5)
+    assert step.late is not None and step.late.to_pylist() == [{"type": "C", "time": 4}], "at the watermark is in time"
+    assert found(bucket.advance(step.state, None, 9)) == [(4, 5), (4, 6)]
 
 
 def test_a_key_with_too_many_events_is_named() -> None:
@@ -182,6 +184,51 @@ def test_events_that_can_no_longer_take_part_are_forgotten() -> None:
     assert step.state is not None and step.state.column("time").to_pylist() == [6]
     step = bucket.advance(step.state, None, 16)
     assert (step.state, step.wake) == (None, None)
+
+
+class Value:
+    """A state of Spark's, as long as the test."""
+
+    def __init__(self) -> None:
+        self.value: tuple[Any, ...] | None = None
+
+    def exists(self) -> bool:
+        return self.value is not None
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+    def clear(self) -> None:
+        self.value = None
+
+
+class Timers(set[int]):
+    registerTimer, deleteTimer = set.add, set.remove
+
+
+def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
+    events, timer, timers = Value(), Value(), Timers()
+
+    def step(arrived: pa.Table | None, watermark: int, name: str = "this") -> dict[str, int]:
+        cells = [] if arrived is None else [cell(arrived)]
+        frame = pd.DataFrame({"kind": ["events"] * len(cells), "size": len(cells) and arrived.num_rows, "rows": cells})
+        expired = bool(timer.value) and timer.value[0] <= watermark + EPOCH
+        timers.difference_update({at for at in timers if at <= watermark + EPOCH})
+        worker = LiveWorker(task(TRAILING), name, "integer")
+        rows = worker.step(timers, events, timer, 0, [frame], watermark + EPOCH, expired and arrived is None)
+        return pd.concat(rows).groupby("kind")["size"].sum().to_dict()
+
+    assert step(rows(("A", 1, 7)), 0) == {"state": 1}
+    assert step(rows(("B", 3, 7), ("B", 4, 7)), 2) == {"state": 3}
+    assert timers == {11 + EPOCH}
+    with pytest.raises(SaseRunError, match="the checkpoint holds the state of another query"):
+        step(None, 3, "that")
+    assert step(rows(("B", 4, 7)), 5) == {"state": 3, "rejected": 1}
+    assert step(None, 11) == {"match": 2, "state": 0}
+    assert (events.value, timer.value, timers) == (None, None, set())
 
 
 def test_the_state_is_flat_over_many_windows() -> None:
