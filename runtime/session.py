@@ -112,7 +112,7 @@ class _StartupLog:
             # Whole lines, so that chatter can be told from the rest. A progress bar has no line end, and passes.
             *lines, rest = (rest + chunk).split(b"\n")
             worth = b"".join(line + b"\n" for line in self._worth_saying(lines))
-            if not self._trace and not rest.startswith((*_CHATTER, _TRACE)):
+            if not (self._trace or rest.startswith(_CHATTER) or _TRACE.startswith(rest)):
                 worth, rest = worth + rest, b""
             os.write(2, worth)
 
