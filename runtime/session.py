@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
@@ -89,6 +90,7 @@ def _memory_to_use() -> int:
 
 _CHATTER = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
 """What PySpark prints whenever a stateful operator starts, whatever the log level."""
+_TRACE = b"Traceback (most recent call last):"
 
 
 class _StartupLog:
@@ -102,6 +104,7 @@ class _StartupLog:
         self._end, self.pipe = os.pipe()
         self._withheld = bytearray()
         self._passing = False
+        self._trace: list[bytes] = []
         threading.Thread(target=self._pump, name="spark-stderr", daemon=True).start()
 
     def _pump(self) -> None:
@@ -112,12 +115,22 @@ class _StartupLog:
                 continue
             # Whole lines, so that chatter can be told from the rest. A progress bar has no line end, and passes.
             *lines, rest = (rest + chunk).split(b"\n")
-            kept = [line for line in lines if line and not line.startswith(_CHATTER)]
-            if not rest.startswith(_CHATTER):
-                kept, rest = [*kept, rest], b""
-                os.write(2, b"\n".join(kept))
-            else:
-                os.write(2, b"".join(line + b"\n" for line in kept))
+            worth = b"".join(line + b"\n" for line in self._worth_saying(lines))
+            if not (self._trace or rest.startswith(_CHATTER) or _TRACE.startswith(rest)):
+                worth, rest = worth + rest, b""
+            os.write(2, worth)
+
+    def _worth_saying(self, lines: list[bytes]) -> Iterator[bytes]:
+        for line in lines:
+            if line == _TRACE or (self._trace and line.startswith(b" ")):
+                self._trace.append(line)
+                continue
+            trace, self._trace = self._trace, []
+            if trace and line.startswith(b"BrokenPipeError") and any(b"pyspark/daemon.py" in part for part in trace):
+                continue  # a worker that was at work for a job that has been cancelled
+            yield from trace
+            if line and not line.startswith(_CHATTER):
+                yield line
 
     def let_through(self) -> None:
         self._passing = True

@@ -137,8 +137,13 @@ def test_the_page_fits_narrow_and_wide(browser: WebDriver, page: Path, width: in
     assert browser.execute_script("return view.width()") > 150
     label = """const svg = view.container().querySelector('svg').getBoundingClientRect();
         const name = [...document.querySelectorAll('text')].find(e => e.textContent === 'id 1017');
-        return name.getBoundingClientRect().left - svg.left;"""
-    assert browser.execute_script(label) >= 0
+        return [name.getBoundingClientRect().left - svg.left, name.closest('[clip-path]') !== null];"""
+    left, clipped = browser.execute_script(label)
+    assert 0 <= left < 20 and not clipped
+    legend = """const svg = view.container().querySelector('svg').getBoundingClientRect();
+        return [...document.querySelectorAll('.role-legend-entry text')].map(e => e.getBoundingClientRect())
+            .every(e => svg.left <= e.left && e.right <= svg.right && svg.top <= e.top);"""
+    assert browser.execute_script(legend)
 
 
 @pytest.mark.parametrize("dark", [False, True])

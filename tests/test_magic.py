@@ -17,7 +17,7 @@ from IPython.utils.capture import CapturedIO, capture_output
 from pyspark.sql import DataFrame, SparkSession
 
 import sase
-from sase.notebook.work import Interrupted, Progress, at_work
+from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -259,22 +259,49 @@ def test_the_stop_button_cancels_the_spark_job(spark: SparkSession) -> None:
         if now.tasks:
             signal.raise_signal(signal.SIGINT)
 
-    # As in a kernel. PySpark's own handler would cancel the jobs of others, too.
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(Interrupted, match=r"interrupted after .* s; the Spark job was cancelled"):
-            at_work(spark, "waiting", lambda: slow(spark).collect(), press)
-    finally:
-        signal.signal(signal.SIGINT, usual)
+    usual = signal.getsignal(signal.SIGINT)
+    with (
+        pytest.raises(Interrupted, match=r"interrupted after .* s; the Spark job was cancelled"),
+        StopButton() as button,
+    ):
+        at_work(spark, "waiting", lambda: slow(spark).collect(), press, button)
+    assert signal.getsignal(signal.SIGINT) is usual
     assert seen[-1].tasks == 2 and "0 of 2 tasks" in repr(seen[-1]) and 'max="2"' in seen[-1]._repr_html_()
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert spark.range(3).count() == 3
 
 
+def test_a_job_that_starts_after_the_press_is_cancelled_too(spark: SparkSession) -> None:
+    pressed = threading.Event()
+
+    def action() -> None:
+        assert pressed.wait(10)
+        time.sleep(0.5)
+        slow(spark).collect()
+
+    def press(_: Progress) -> None:
+        signal.raise_signal(signal.SIGINT)
+        pressed.set()
+
+    with pytest.raises(Interrupted, match="the Spark job was cancelled"), StopButton() as button:
+        at_work(spark, "waiting", action, press, button)
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_a_press_between_two_actions_is_not_lost() -> None:
+    with pytest.raises(Interrupted, match="interrupted when all was done"), StopButton():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Interrupted, match="before Spark had anything to do"), StopButton() as button:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as a new Spark context does
+        button.hold()
+        signal.raise_signal(signal.SIGINT)
+        button.check()
+
+
 def test_a_failure_at_work_is_the_callers(spark: SparkSession) -> None:
     with pytest.raises(ZeroDivisionError):
-        at_work(spark, "failing", lambda: 1 // 0, lambda _: None)
-    assert at_work(spark, "working", threading.get_ident, lambda _: None) != threading.get_ident()
+        at_work(spark, "failing", lambda: 1 // 0, lambda _: None, StopButton())
+    assert at_work(spark, "working", threading.get_ident, lambda _: None, StopButton()) != threading.get_ident()
 
 
 # ---- completion and help ------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import xml.etree.ElementTree as ElementTree
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +305,25 @@ def test_the_command_line_writes_a_page(
     assert "What got through each step" in html and "7 matches" in html and "Matches in time" not in html
     assert main(["explain", query, *given, "--html", str(tmp_path / "nowhere" / "report.html")]) == 1
     assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_library_goes_again_with_the_cell_that_had_it(
+    pictures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To run that cell again would take the library out of the notebook: reloaded, its pictures would stand still."""
+    monkeypatch.setattr("sase.pictures.picture._Shipped.library", False)
+    monkeypatch.setattr("sase.pictures.picture._Shipped.cell", None)
+    shipped = []
+    for cell in ("first", "second", "first"):
+        monkeypatch.setattr("sase.pictures.picture._cell", lambda cell=cell: cell)
+        shipped.append(len(pictures["timeline"]._repr_mimebundle_()["text/html"]) > 500_000)
+    assert shipped == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["nfa", "plan", "funnel", "timeline"])
+def test_a_page_without_styles_scripts_and_drawings_shows_the_text(pictures: dict[str, Any], name: str) -> None:
+    """As notebooks show what they do not trust: these elements go, and the letters of a drawing stay."""
+    html = re.sub(r"<(style|script)\b.*?</\1>", "", pictures[name].fragment(), flags=re.DOTALL)
+    text, _, drawn = html.partition('<div class="sase-drawn" style="overflow-x: auto" hidden>')
+    assert escape(pictures[name].text) in text and "<svg" not in text
+    assert "<svg" in drawn and drawn.count("<div") + 1 == drawn.count("</div>")

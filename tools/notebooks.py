@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,26 @@ CELL_SECONDS = 300
 FORGET = "get_ipython().reset(new_session=False); get_ipython().extension_manager.loaded.discard('sase')"
 
 
-def executed(paths: list[Path]) -> Iterator[tuple[Path, Any]]:
-    """Each notebook as it is after a run from top to bottom. An error that a cell does not announce is raised."""
+@contextmanager
+def kernel() -> Iterator[KernelManager]:
     manager = KernelManager(kernel_name="python3")
     manager.start_kernel(cwd=str(ROOT / "notebooks"), env=os.environ | {"TZ": "UTC"})
     try:
-        for path in paths:
-            notebook = nbformat.read(path, as_version=4)
-            client = NotebookClient(notebook, km=manager, timeout=CELL_SECONDS)
-            with client.setup_kernel():
-                client.kc.execute_interactive(FORGET, silent=True, timeout=CELL_SECONDS)
-                client.execute(reset_kc=False)
-            slim(notebook)
-            yield path, notebook
+        yield manager
     finally:
         manager.shutdown_kernel(now=True)
+
+
+def executed(paths: list[Path], manager: KernelManager) -> Iterator[tuple[Path, Any]]:
+    """Each notebook as it is after a run from top to bottom. An error that a cell does not announce is raised."""
+    for path in paths:
+        notebook = nbformat.read(path, as_version=4)
+        client = NotebookClient(notebook, km=manager, timeout=CELL_SECONDS)
+        with client.setup_kernel():
+            client.kc.execute_interactive(FORGET, silent=True, timeout=CELL_SECONDS)
+            client.execute(reset_kc=False)
+        slim(notebook)
+        yield path, notebook
 
 
 def slim(notebook: Any) -> None:
@@ -57,9 +63,10 @@ def slim(notebook: Any) -> None:
 
 
 def main() -> None:
-    for path, notebook in executed(NOTEBOOKS):
-        path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
-        print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)
+    with kernel() as manager:
+        for path, notebook in executed(NOTEBOOKS, manager):
+            path.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
+            print(f"{path.relative_to(ROOT)}: {path.stat().st_size / 1000:.0f} kB", flush=True)
 
 
 if __name__ == "__main__":

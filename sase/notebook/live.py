@@ -22,10 +22,14 @@ MORE = 10.0
 
 def start(matches: DataFrame, name: str) -> StreamingQuery:
     """Follows the stream into a table in memory. A stream that an earlier run of the cell has left is stopped."""
-    for running in matches.sparkSession.streams.active:
+    end(name, matches.sparkSession)
+    return matches.writeStream.format("memory").queryName(name).outputMode("append").start()
+
+
+def end(name: str, spark: SparkSession) -> None:
+    for running in spark.streams.active:
         if running.name == name:
             running.stop()
-    return matches.writeStream.format("memory").queryName(name).outputMode("append").start()
 
 
 def settle(query: StreamingQuery) -> None:

@@ -14,13 +14,13 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
-from IPython.display import display
+from IPython.display import clear_output, display
 
 from sase.api import Query, compile
 from sase.compiler.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
 from sase.compiler.parser import parse
 from sase.notebook import names
-from sase.notebook.work import Progress, at_work
+from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
@@ -67,22 +67,24 @@ class SaseMagics(Magics):
         value, whatever it holds, and never read as part of the query.
         """
         shell = cast(InteractiveShell, self.shell)
-        with readable(line, cell):
+        screen = Screen(live=hasattr(shell, "kernel"))
+        with readable(line, cell), screen, StopButton() as button:
             arguments = _arguments(self.sase, line)
             with explained():
-                run(arguments, cell, shell.user_ns, Screen(live=hasattr(shell, "kernel")))
+                run(arguments, cell, shell.user_ns, screen, button)
 
 
-def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Screen) -> None:
+def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Screen, button: StopButton) -> None:
     from sase.runtime.session import session
 
     started = time.perf_counter()
     spark = session("sase")
-    query, events = prepare(arguments, text, namespace, spark)
+    button.hold()
 
-    def work(label: str, action: Callable[[], T]) -> T:
-        return at_work(spark, label, action, screen.progress)
+    def work(label: str, action: Callable[[], T], cancel: Callable[[], None] | None = None) -> T:
+        return at_work(spark, label, action, screen.progress, button, cancel)
 
+    query, events = work("getting ready", lambda: prepare(arguments, text, namespace, spark))
     if arguments.stream:
         follow(arguments, query, events, namespace, screen, work)
         return
@@ -117,21 +119,22 @@ def follow(
     events: dict[str | None, DataFrame],
     namespace: dict[str, Any],
     screen: Screen,
-    work: Callable[[str, Callable[[], Any]], Any],
+    work: Callable[..., Any],
 ) -> None:
     """Binds the streaming DataFrame of matches, and starts it into a table in memory, of the same name."""
     from sase.notebook import live
 
     delay = {} if arguments.max_delay is None else {"max_delay": arguments.max_delay}
     matches = query.run(events, **delay)
-    running = live.start(matches, arguments.name)
-    namespace |= {arguments.name: matches, f"{arguments.name}_stream": running}
-    try:
-        work("waiting for the first events", lambda: live.settle(running))
-    except BaseException:
-        running.stop()
-        raise
-    screen.show(work("looking", lambda: live.so_far(arguments.name, matches.sparkSession)))
+    name, spark = arguments.name, matches.sparkSession
+
+    def begin() -> None:
+        running = live.start(matches, name)
+        namespace.update({name: matches, f"{name}_stream": running})
+        live.settle(running)
+
+    work("waiting for the first events", begin, lambda: live.end(name, spark))
+    screen.show(work("looking", lambda: live.so_far(name, spark)))
 
 
 def prepare(
@@ -185,6 +188,14 @@ class Screen:
             self._put(result)
             self._handle = None
 
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Where no result has come, the bar of what was given up is taken away."""
+        if self._handle is not None:
+            clear_output()
+
     def _put(self, content: object) -> None:
         if self._handle is not None:
             self._handle.update(content)
@@ -205,6 +216,8 @@ def readable(line: str, cell: str) -> Iterator[None]:
         raise _plain(moved) from None
     except (CatalogError, OptionError, SaseRunError) as error:
         raise _plain(error) from None
+    except KeyboardInterrupt as error:
+        raise error if isinstance(error, Interrupted) else Interrupted() from None
 
 
 def _moved(found: Diagnostic, by: int) -> Diagnostic:

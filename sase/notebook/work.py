@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import InheritableThread
 
@@ -38,18 +41,61 @@ class Progress:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The stop button: Spark has been told, and has stopped."""
+    """The stop button: what was at work has been told, and has stopped."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"interrupted after {seconds:.1f} s; the Spark job was cancelled")
+    def __init__(self, outcome: str = "") -> None:
+        super().__init__(f"interrupted {outcome}".rstrip())
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
 
 
-def at_work(spark: SparkSession, label: str, action: Callable[[], T], show: Callable[[Progress], None]) -> T:
-    """The action's result. It runs in a thread of its own, so that an interrupt never hits a call to the JVM half-way:
-    the answer to that call would be taken for the answer to the next one."""
+class StopButton:
+    """The stop button of a notebook, while a cell runs. A press is noted and raises nothing: an exception out of the
+    blue may hit a call to the JVM half-way, and the answer to that call would be taken for the answer to the next."""
+
+    def __init__(self) -> None:
+        self.presses = 0
+        self._usual: Any = None
+
+    def __enter__(self) -> StopButton:
+        self.hold()
+        return self
+
+    def hold(self) -> None:
+        """Takes the signal. To be repeated where a Spark context may have been made, as that takes it, too."""
+        if threading.current_thread() is threading.main_thread():  # no other thread is ever sent a signal
+            before = signal.signal(signal.SIGINT, self._press)
+            self._usual = self._usual if before == self._press else before
+
+    def _press(self, *_: object) -> None:
+        self.presses += 1
+
+    def check(self) -> None:
+        """Raises, at a place where it does no harm."""
+        if self.presses:
+            raise Interrupted("before Spark had anything to do")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._usual is not None:
+            signal.signal(signal.SIGINT, self._usual)
+        if kind is None and self.presses:
+            raise Interrupted("when all was done")  # "run all" ends here
+
+
+TICK, PATIENCE = 0.25, 30.0
+
+
+def at_work(
+    spark: SparkSession,
+    label: str,
+    action: Callable[[], T],
+    show: Callable[[Progress], None],
+    button: StopButton,
+    cancel: Callable[[], None] | None = None,
+) -> T:
+    """The action's result. It runs in a thread of its own, and this one watches it. The stop button cancels its Spark
+    jobs, or does what `cancel` does."""
     started, results, errors = time.monotonic(), list[T](), list[BaseException]()
     group = _Group(spark)
 
@@ -60,24 +106,43 @@ def at_work(spark: SparkSession, label: str, action: Callable[[], T], show: Call
         except BaseException as error:
             errors.append(error)
 
+    button.check()
     thread = InheritableThread(act, session=spark)
     thread.daemon = True
     thread.start()
     shown: Progress | None = None
-    try:
-        while thread.is_alive():
-            thread.join(0.25)
-            now = Progress(label, *group.tasks(), round(time.monotonic() - started))
-            if thread.is_alive() and now != shown:
-                show(now)
-                shown = now
-    except KeyboardInterrupt:
-        group.cancel()
-        thread.join(30)
-        raise Interrupted(time.monotonic() - started) from None
+    while thread.is_alive():
+        thread.join(TICK)
+        if button.presses:
+            over = _ended(thread, button, cancel or group.cancel)
+            outcome = f"the {'stream' if cancel else 'Spark job'} {'was cancelled' if over else 'has yet to stop'}"
+            raise Interrupted(f"after {time.monotonic() - started:.1f} s; {outcome}")
+        now = Progress(label, *group.tasks(), round(time.monotonic() - started))
+        if thread.is_alive() and now != shown:
+            show(now)
+            shown = now
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _ended(thread: Thread, button: StopButton, cancel: Callable[[], None]) -> bool:
+    """Whether the action is over. It is cancelled again and again, as it may be about to start another job; whoever
+    presses once more is not kept waiting."""
+
+    def insist() -> None:
+        alive = True
+        while alive:
+            alive = thread.is_alive()
+            cancel()
+            thread.join(TICK)
+
+    presses, until = button.presses, time.monotonic() + PATIENCE
+    insisting = Thread(target=insist, name="sase-stop", daemon=True)
+    insisting.start()
+    while insisting.is_alive() and button.presses == presses and time.monotonic() < until:
+        insisting.join(TICK)
+    return not insisting.is_alive()
 
 
 class _Group:

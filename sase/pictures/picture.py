@@ -20,6 +20,8 @@ from sase.compiler.errors import OptionError
 Chart = Any
 """A chart of Altair, whose types would take longer to write than the chart."""
 
+SHRUNK = 0.8
+
 MISSING = "pictures need Altair: pip install 'sase[notebook]'"
 
 
@@ -61,7 +63,10 @@ class Picture:
         import vl_convert
 
         svg: str = vl_convert.vegalite_to_svg(self.chart.to_dict(), vl_version=_version())
-        label = f'<svg role="img" aria-label="{escape(self.title)}" style="max-width: 100%; height: auto" '
+        # On a narrow page it shrinks as far as its letters can be read; the rest is scrolled.
+        width = float(svg.partition('width="')[2].partition('"')[0])
+        style = f"max-width: max(100%, {SHRUNK * width:.0f}px); height: auto"
+        label = f'<svg role="img" aria-label="{escape(self.title)}" style="{style}" '
         return svg.replace("<svg ", label, 1)
 
     def html(self) -> str:
@@ -88,21 +93,28 @@ class Picture:
     def fragment(self) -> str:
         """What stands in a page: the picture as it is, and the script that makes it move once the library is there."""
         if not self.moves:
-            return f"<div>{self.svg()}</div>"
+            return self._or_text(self.svg())
         # Escaped, so that nothing in the data can end the script.
         spec = json.dumps(self.chart.to_dict(), ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
         name = f"sase-{hashlib.sha256(spec.encode()).hexdigest()[:12]}"
         script = _SCRIPT % {"name": name, "spec": spec}
-        return f'{_THROUGH}<div class="{name}">{self.svg()}</div><script>{script}</script>'
+        place = f'<div class="{name}">{self.svg()}</div>'
+        return f"{self._or_text(place)}<script>{script}</script>"
+
+    def _or_text(self, drawn: str) -> str:
+        """A notebook that is not trusted loses styles, scripts and drawings, and keeps what their letters say: with the
+        styles gone, the text is shown in place of that."""
+        text = f"<pre>{escape(self.text)}</pre><small>Trust this notebook to see the picture.</small>"
+        place = '<div class="sase-drawn" style="overflow-x: auto" hidden>'
+        return f'{_STYLE}<div class="sase-text">{text}</div>{place}{drawn}</div>'
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         try:
             html = self.fragment()
         except OptionError:
             return {"text/plain": f"{self!r}\n{MISSING}"}
-        if self.moves and _Shipped.library is False:
+        if self.moves and _Shipped.needed():
             html = library() + html
-            _Shipped.library = True
         return {"text/plain": repr(self), "text/html": html}
 
 
@@ -123,9 +135,29 @@ def require() -> None:
 
 
 class _Shipped:
-    """The JavaScript goes to a notebook once, with the first picture that needs it."""
+    """The JavaScript goes to a notebook once, with the first picture that needs it; and again with the cell of that
+    picture, whose earlier output goes. So a saved notebook has it, whatever was run again before."""
 
     library = False
+    cell: str | None = None
+
+    @classmethod
+    def needed(cls) -> bool:
+        cell = _cell()
+        if cls.library and (cell is None or cell != cls.cell):
+            return False
+        cls.library, cls.cell = True, cell
+        return True
+
+
+def _cell() -> str | None:
+    """The cell that is running, where the notebook tells."""
+    from IPython.core.getipython import get_ipython
+
+    kernel = getattr(get_ipython(), "kernel", None)
+    parent = kernel.get_parent("shell") if kernel is not None else {}
+    identity: str | None = parent.get("metadata", {}).get("cellId")
+    return identity
 
 
 @lru_cache(maxsize=1)
@@ -144,17 +176,19 @@ LIBRARY_START = '<script class="sase-vega">'
 _SCRIPT = """(function () {
 const spec = %(spec)s;
 spec.width = "container"; spec.autosize = {type: "fit-x", contains: "padding"};
-spec.padding = {left: (spec.usermeta || {}).left || 5, top: 5, right: 5, bottom: 5};
 function draw() { document.querySelectorAll(".%(name)s").forEach(function (place) {
   const target = document.createElement("div"); target.style.width = "100%%";
   place.replaceChildren(target);
+  spec.config.legend.columns = Math.max(1, Math.floor(target.clientWidth / spec.usermeta.column));
   window.saseVegaEmbed(target, spec, {actions: false, renderer: "svg"}).then(function (result) {
     place.vegaView = result.view; }); }); }
 if (window.saseVegaEmbed) draw(); else window.addEventListener("sase-vega", draw, {once: true});
 })();"""
 
-# A tooltip is no obstacle for the pointer on its way to what lies below.
-_THROUGH = "<style>#vg-tooltip-element { pointer-events: none }</style>"
+_STYLE = """<style>
+.sase-text { display: none } .sase-drawn { display: block !important }
+#vg-tooltip-element { pointer-events: none } /* no obstacle for the pointer on its way to what lies below */
+</style>"""
 
 _OWN_COLOUR = "<style>svg { color: #1f2328 } @media (prefers-color-scheme: dark) { svg { color: #e6e6e6 } }</style>"
 

@@ -130,7 +130,8 @@ def _chart(shown: Scene) -> Chart:
         if shown.is_time
         else alt.Scale(nice=False, zero=False, padding=24)
     )
-    axis = alt.Axis(title=None, grid=True, labelOverlap=True, labelFlush=False, tickCount=6)
+    label = _WHEN if shown.is_time else "datum.label"
+    axis = alt.Axis(title=None, grid=True, labelOverlap=True, labelFlush=False, tickCount=6, labelExpr=label)
     x = alt.X(f"x:{kind}", scale=scale, axis=axis)
     lanes = len(shown.lanes)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[lanes - 0.5, -0.85], nice=False, zero=False), axis=None)
@@ -148,9 +149,10 @@ def _chart(shown: Scene) -> Chart:
         .mark_rule(color=GREY, opacity=0.35)
         .encode(y=y)
     ]
+    # What zooms is clipped, if nothing is said: the names stand beside the plot.
     layers.append(
         alt.Chart(_data({"y": lane, "label": name} for lane, name in enumerate(shown.lanes)))
-        .mark_text(align="right", baseline="middle", color=INK, fontSize=12, limit=LABEL)
+        .mark_text(align="right", baseline="middle", color=INK, fontSize=12, limit=LABEL, clip=False)
         .encode(x=alt.value(-8), y=y, text="label:N")
     )
     if shown.window is not None:
@@ -195,17 +197,17 @@ def _chart(shown: Scene) -> Chart:
         ),
     ]
     title = alt.Title(" · ".join(shown.notes), fontSize=11, fontWeight="normal", anchor="start") if shown.notes else ""
-    return alt.layer(*layers).properties(
-        width=700, height=LANE * lanes, title=title, usermeta={"left": _label_width(shown)}
-    )
+    column = 8 * max(map(len, types), default=0) + 30  # room for a name in the legend, which is as wide as the page
+    return alt.layer(*layers).properties(width=700, height=LANE * lanes, title=title, usermeta={"column": column})
 
 
 LABEL = 170
 
-
-def _label_width(shown: Scene) -> float:
-    """Room for the lanes' names: a chart that fits its container counts axes and titles, and no marks beside it."""
-    return min(LABEL, 7 * max(map(len, shown.lanes))) + 14
+# The time of a tick, as far as it is not midnight or New Year; the first one tells its day, too.
+_WHEN = """[utcFormat(datum.value, utcseconds(datum.value) ? '%H:%M:%S'
+    : utchours(datum.value) || utcminutes(datum.value) ? '%H:%M'
+    : utcdate(datum.value) > 1 || utcmonth(datum.value) ? '%a %d %b' : '%Y'),
+    datum.index == 0 && (utchours(datum.value) || utcminutes(datum.value)) ? utcFormat(datum.value, '%a %d %b') : '']"""
 
 
 def _marks(shown: Scene) -> Iterator[dict[str, Any]]:
