@@ -2,7 +2,7 @@
 
 A plan's cost is linear in the constants. So each run of a plan gives one equation, and the constants are the
 non-negative solution that fits the measured times best, in proportion: a tenth too much of a short run weighs as a
-tenth too much of a long one.
+tenth too much of a long one. What the runs do not tell stays as it was.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.data import Stream, shares, type_name
 from benchmarks.peers import Task
 from benchmarks.peers.sase_job import prepare
 from benchmarks.shape import Shape
-from sase.compiler.cost import Calibration, cost
+from sase.compiler.cost import Calibration, calibration, cost
 from sase.compiler.statistics import ColumnStatistics, Statistics, TypeStatistics
 
 PATH = Path(__file__).resolve().parent.parent / "compiler" / "calibration.json"
@@ -86,7 +86,8 @@ def calibrate(bench: Bench, say: Callable[[str], None], events: int = 2_000_000,
         taken.append([run(LIMIT, count=False).seconds for run in prepared])
         say(f"round {number}: {sum(taken[-1]):.1f} s")
     times = [statistics.median(each) for each in zip(*taken[1:], strict=True)]
-    found = fit(np.array(rows), np.array(times))
+    earlier = np.array([getattr(calibration(), name) for name in NAMES])
+    found = fit(np.array(rows), np.array(times), earlier)
     for (stream, shape, options), row, seconds in zip(plans, rows, times, strict=True):
         say(
             f"measured {seconds:5.2f} s, fitted {float(np.dot(row, found)):5.2f} s: {stream.events:>9,} events, "
@@ -101,9 +102,16 @@ def unit(name: str) -> Calibration:
     return Calibration(**{each: float(each == name) for each in NAMES})
 
 
-def fit(rows: np.ndarray, times: np.ndarray) -> np.ndarray:
+WEIGHT, LEAST = 0.1, 0.1
+"""What the earlier value of a constant weighs against one run, and how much of it remains in any case."""
+
+
+def fit(rows: np.ndarray, times: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+    """Some constants occur together in all of these runs, or hardly matter in any: those keep about the value that they
+    had. The best fit would make one of them 0, and a plan that lives by it would be free."""
     from scipy.optimize import nnls
 
-    scale = np.maximum(rows.max(axis=0), 1e-300)  # the constants differ by ten orders of magnitude
-    solution, _ = nnls(rows / scale / times[:, None], np.ones(len(times)))
-    return solution / scale  # type: ignore[no-any-return]
+    equations = np.vstack([rows * earlier / times[:, None], WEIGHT * np.eye(len(earlier))])
+    wanted = np.concatenate([np.ones(len(times)), np.full(len(earlier), WEIGHT)])
+    more, _ = nnls(equations, wanted - LEAST * equations.sum(axis=1))
+    return (LEAST + more) * earlier  # type: ignore[no-any-return]
