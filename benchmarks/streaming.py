@@ -178,7 +178,10 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Delay:
-    """A file a second. A match is due when a file has come that moves the watermark past its last event."""
+    """A file a second. A match is due when a file has come that moves the watermark past its last event.
+
+    A micro-batch takes all files that are there, so that one slow start does not delay all that follows.
+    """
 
     events: int
     name: str = "stream-delay"
@@ -198,7 +201,7 @@ class Delay:
                 publish(part, folder, number)
                 published.append(time.time())
                 if running is None:
-                    running, batches = follow(bench, compiled(source), folder, 8)
+                    running, batches = follow(bench, compiled(source), folder, files=100)
                 if number < WARM_UP:
                     running.processAllAvailable()
                 time.sleep(max(0.0, started + 1 - time.time()))

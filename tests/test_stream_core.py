@@ -227,7 +227,9 @@ def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
     with pytest.raises(SaseRunError, match="the checkpoint holds the state of another query"):
         step(None, 3, "that")
     assert step(rows(("B", 4, 7)), 5) == {"state": 3, "rejected": 1}
-    assert step(None, 11) == {"match": 2, "state": 0}
+    assert step(None, 11) == {"match": 2, "state": 2}
+    assert timers == {14 + EPOCH}
+    assert step(None, 14) == {"state": 0}
     assert (events.value, timer.value, timers) == (None, None, set())
 
 
