@@ -46,6 +46,8 @@ def _join_submitted(settings: dict[str, str]) -> None:
 
 def _start_local(settings: dict[str, str], verbose: bool) -> None:
     ensure_java()
+    # A stream that is stopped while its sink works matches a long message with a recursive expression.
+    settings |= {"spark.driver.extraJavaOptions": "-Xss16m"}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers take `python3` from the PATH
     if not {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & os.environ.keys():
         # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself, and

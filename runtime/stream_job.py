@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,10 +145,10 @@ def run_stream(
             query = writer.trigger(**trigger).start()
     line = LiveLine(source.time_kind, sink)
     try:
-        while not _terminated(query):
-            line.show(query.recentProgress)
-    except KeyboardInterrupt:
-        query.stop()
+        with _interruptible() as interrupted:
+            while not (interrupted.is_set() or _terminated(query)):
+                line.show(query.recentProgress)
+            query.stop()
     except Exception as error:
         raise SaseRunError(_cause(error)) from error
     finally:
@@ -164,6 +166,20 @@ def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
         yield
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Ctrl-C as a flag. As an exception it would hit a call to the JVM half-way, and break the connection to it."""
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _terminated(query: Any) -> bool:

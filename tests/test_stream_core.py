@@ -231,6 +231,7 @@ def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
     assert timers == {14 + EPOCH}
     assert step(None, 14) == {"state": 0}
     assert (events.value, timer.value, timers) == (None, None, set())
+    assert LiveWorker(task(TRAILING), "", "timestamp")._moment(1_001) == 2, "in milliseconds, and not before its time"
 
 
 def test_the_state_is_flat_over_many_windows() -> None:
