@@ -324,6 +324,6 @@ def test_the_library_goes_again_with_the_cell_that_had_it(
 def test_a_page_without_styles_scripts_and_drawings_shows_the_text(pictures: dict[str, Any], name: str) -> None:
     """As notebooks show what they do not trust: these elements go, and the letters of a drawing stay."""
     html = re.sub(r"<(style|script)\b.*?</\1>", "", pictures[name].fragment(), flags=re.DOTALL)
-    text, _, drawn = html.partition('<div class="sase-drawn" style="overflow-x: auto" hidden>')
+    text, _, drawn = html.partition('<div class="sase-drawn" style="overflow-x: auto" hidden="hidden">')
     assert escape(pictures[name].text) in text and "<svg" not in text
     assert "<svg" in drawn and drawn.count("<div") + 1 == drawn.count("</div>")

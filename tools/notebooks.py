@@ -53,10 +53,13 @@ def slim(notebook: Any) -> None:
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }
-    for cell in notebook.cells:
+    for number, cell in enumerate((cell for cell in notebook.cells if cell.cell_type == "code"), 1):
         cell.metadata.pop("execution", None)
+        cell.execution_count = number
         for output in cell.get("outputs", []):
             output.pop("transient", None)
+            if "execution_count" in output:
+                output["execution_count"] = number
             html = output.get("data", {}).get("text/html", "")
             if html.startswith(LIBRARY_START):
                 output["data"]["text/html"] = html.partition("</script>")[2]

@@ -105,7 +105,7 @@ class Picture:
         """A notebook that is not trusted loses styles, scripts and drawings, and keeps what their letters say: with the
         styles gone, the text is shown in place of that."""
         text = f"<pre>{escape(self.text)}</pre><small>Trust this notebook to see the picture.</small>"
-        place = '<div class="sase-drawn" style="overflow-x: auto" hidden>'
+        place = '<div class="sase-drawn" style="overflow-x: auto" hidden="hidden">'
         return f'{_STYLE}<div class="sase-text">{text}</div>{place}{drawn}</div>'
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
