@@ -94,20 +94,22 @@ def measurements(scale: Scale) -> tuple[Measurement, ...]:
     )
 
 
+CONFIGURATIONS = {
+    "V1 = 100": "v1-100",
+    "V1 = 10,000": "v1-10000",
+    "V1 = 100, one negation": "v1-100-negation",
+    "V1 = 10,000, one negation": "v1-10000-negation",
+}
+
+
 def targets() -> tuple[Target, ...]:
-    configurations = {
-        "V1 = 100": "v1-100",
-        "V1 = 10,000": "v1-10000",
-        "V1 = 100, one negation": "v1-100-negation",
-        "V1 = 10,000, one negation": "v1-10000-negation",
-    }
     floor, identity = "scan + shuffle + sort (floor)", "floor + identity mapInArrow"
     bucketed, naive = "Spark SQL self-join, bucketed", "Spark SQL self-join, naive"
-    plain = {case: name for case, name in configurations.items() if "negation" not in case}
+    plain = {case: name for case, name in CONFIGURATIONS.items() if "negation" not in case}
     memory = "memory of a Python worker"
     return (
-        *(_time(floor, case, 2.0, f"targets-{name}", "sase", "floor") for case, name in configurations.items()),
-        *(_time(identity, case, 1.15, f"targets-{name}", "sase", "identity") for case, name in configurations.items()),
+        *(_time(floor, case, 2.0, f"targets-{name}", "sase", "floor") for case, name in CONFIGURATIONS.items()),
+        *(_time(identity, case, 1.15, f"targets-{name}", "sase", "identity") for case, name in CONFIGURATIONS.items()),
         *(_faster(naive, f"L = 3, {case}", 20, f"targets-{name}", "spark_join_naive") for case, name in plain.items()),
         _faster(naive, "L = 5, V1 = 100", 100, "targets-length-5", "spark_join_naive"),
         _faster(bucketed, "L = 3, W = 1,000, one negation", 2.5, "targets-window-1000", "spark_join_bucketed"),
