@@ -15,12 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 import sase
 from sase.cli import main
 from sase.compiler.errors import OptionError
+from sase.pictures.picture import BLUE, RED
 from sase.pictures.scene import Limits, scene
 from sase.pictures.variants import with_killer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CATALOG = sase.Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "string"} for name in ("A", "B", "C")})
 QUERY = "EVENT SEQ(A x, !(B n), C z) WHERE [id] WITHIN 10"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def events(spark: SparkSession, *rows: tuple[str, int, int | None]) -> DataFrame:
@@ -189,6 +191,31 @@ def test_time_is_shown_as_the_session_has_it(spark: SparkSession) -> None:
     assert "match x 07:30:08 → z 09:41:13" in str(picture)
     places = [row.get("x") for rows in picture.chart.to_dict()["datasets"].values() for row in rows]
     assert 1772436608000 in places  # 2026-03-02 07:30:08, as if it were UTC
+
+
+def test_what_forbids_is_a_red_cross_and_what_it_forbids_a_red_arc(spark: SparkSession) -> None:
+    given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 1, 2), ("B", 2, 2), ("C", 3, 2), ("B", 9, 2))
+    svg = ElementTree.fromstring(sase.timeline(sase.compile(QUERY, CATALOG).run(given)).svg())
+    marks = [(mark.get("aria-label", ""), mark.get("fill"), mark.get("stroke")) for mark in svg.iter(f"{SVG}path")]
+    red = [label for label, fill, _ in marks if fill == RED]
+    assert len(red) == 1 and "type: B; time: 2;" in red[0]  # the B at 9 forbids nothing
+    arcs = {label.partition("match: ")[2].partition(";")[0]: stroke for label, _, stroke in marks if "match: " in label}
+    assert arcs == {"match x 1 → z 2": BLUE, "no match x 1 → z 3, for n 2": RED}
+
+
+# ---- the funnel ---------------------------------------------------------------------------------
+
+
+def test_the_bars_of_a_funnel_are_its_counts(spark: SparkSession) -> None:
+    given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 1, 2), ("B", 2, 2), ("C", 3, 2), ("A", 4, 3))
+    query = sase.compile(QUERY + " RETURN x.id", CATALOG, slice="off")
+    stages = query.stages(given)
+    (rows,) = sase.funnel(stages).chart.to_dict()["datasets"].values()
+    bars = {row["what"]: (row["left"], row["all"] - row["left"], row["note"]) for row in rows}
+    assert bars["of the query's types"] == (6, 0, "6")
+    assert bars["killed by n"] == (0, 1, "  −1")
+    assert bars["matches"] == (1, 0, "1")
+    assert bars.keys() == {stage.what for stage in stages}
 
 
 # ---- the stacks ---------------------------------------------------------------------------------
