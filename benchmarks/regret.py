@@ -121,7 +121,7 @@ class Regret:
         if len(set(rows.values())) != 1:
             raise Disagreement(f"{point}: {rows}")
         best = min(first.values())
-        close = [name for name in runs if first[name] < BEHIND * best and name in rows]
+        close = [name for name in rows if first[name] < BEHIND * best or name == chosen]
         taken = {name: [] for name in close}  # type: dict[str, list[float]]
         for _ in range(self.scale.rounds(ROUNDS)):
             for name in close:

@@ -11,7 +11,7 @@ from benchmarks.shape import Shape
 
 EVENTS = 200_000
 """Twenty of the paper's windows; enough for the self-joins to show, and for them to end."""
-ROUNDS = 5
+ROUNDS = 3
 LIMIT = 120.0
 
 
