@@ -21,7 +21,7 @@ from random_queries import UNITS, Case, cases, kind_of_time
 import sase
 from sase.compiler.rules import NAMES
 
-EXAMPLES = settings.default.max_examples // 6
+EXAMPLES = settings.default.max_examples // 8
 
 # What the options can force. Lengths of slices are in ticks of the case's time column.
 PLANS: dict[str, dict[str, Any]] = {

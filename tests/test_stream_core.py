@@ -39,7 +39,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "tests in selection": {"equivalence": "selection"},
     "Multi-PAIS": {"equivalence": "multi-pais"},
 }
-EXAMPLES = settings.default.max_examples // 8
+EXAMPLES = settings.default.max_examples // 10
 SCHEDULES = 3
 
 

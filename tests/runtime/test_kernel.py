@@ -195,7 +195,7 @@ def random_rows(pattern: Pattern, size: int, seed: int) -> list[Row]:
     return [{**row, "number": number} for number, row in enumerate(rows)]
 
 
-@settings(max_examples=4 * settings().max_examples)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.data())
 def test_same_matches_as_a_nested_loop(data: st.DataObject) -> None:
     pattern = data.draw(patterns())
