@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,6 +20,12 @@ time.tzset()
 
 # Else the workers take `python3` from the PATH.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+# A test's JVM is short-lived: one compiler will do, and classes come from the archive that `make setup` has made.
+ARCHIVE = Path(sys.prefix, "spark.jsa")
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile='{ARCHIVE}'"
+)
 
 # "ci" is the same run every time; HYPOTHESIS_PROFILE=thorough looks for new examples, and for longer. An example that
 # runs a Spark job takes as long as it takes.

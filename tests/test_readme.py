@@ -29,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sase
+from benchmarks.flights import DECLARED
 from sase.runtime.java import ensure_java
 
 ROOT = Path(__file__).parent.parent
@@ -153,7 +154,12 @@ LETTERS = sase.Catalog(
 )
 
 
+FLIGHTS = sase.Catalog(types={"FLIGHT": DECLARED})
+
+
 def catalog_of(query: str) -> sase.Catalog:
+    if "FLIGHT " in query:
+        return FLIGHTS
     return RETAIL if "-READING" in query or "-READNG" in query else LETTERS
 
 
