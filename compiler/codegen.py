@@ -162,7 +162,7 @@ def _notes(plan: PhysicalPlan) -> list[str]:
 def _imports(plan: PhysicalPlan, standalone: bool) -> list[str]:
     kernel = plan.kernel
     events = ["Source"] if plan.stream else ["Source", "check"]
-    if plan.window or plan.anti_joins or (kernel and _kernel_time(plan, kernel) != plan.query.time):
+    if plan.window or plan.anti_joins or (kernel and plan.kernel_time != plan.query.time):
         events.append("ticks")
     if kernel:
         events.append("state_bits")
@@ -198,7 +198,7 @@ def _selected(plan: PhysicalPlan) -> list[str]:
     if kernel is None:
         return []
     wanted = {column for columns in plan.emit.values() for column in columns} | {*kernel.keys, *kernel.cross}
-    wanted |= {_kernel_time(plan, kernel)} | ({plan.query.order} if plan.query.order else set())
+    wanted |= {plan.kernel_time} | ({plan.query.order} if plan.query.order else set())
     if plan.stream:  # an event that comes too late must be known by its type and time
         wanted |= {plan.query.type, plan.query.time}
         wanted |= {column for component in plan.outside for column in component.columns}
@@ -283,7 +283,7 @@ def _slice(plan: PhysicalPlan) -> Mapping[str, str]:
 def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, Any]:
     by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
     order = [plan.query.order] if plan.query.order else []
-    time = _kernel_time(plan, kernel)
+    time = plan.kernel_time
     shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
     names = ", ".join(literal(column_sql(name)) for name in shuffled)
     count = [str(plan.partitions)] if plan.partitions else []
@@ -295,11 +295,6 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel) -> Mapping[str, Any]:
         "time": literal(time),
         "sort": ", ".join(literal(column_sql(name)) for name in (*by, time, *order)),
     }
-
-
-def _kernel_time(plan: PhysicalPlan, kernel: Kernel) -> str:
-    """The column by which the kernel knows the time. One of ours, in ticks, where Spark computes with it as well."""
-    return plan.own("time") if plan.stream or kernel.slice else plan.query.time
 
 
 def _place(variable: str, attribute: str) -> str:

@@ -157,11 +157,11 @@ def _kernel_steps(plan: PhysicalPlan, kernel: Kernel) -> Iterator[tuple[str, str
     shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
     if not plan.stream:
         yield "shuffle", (f"by {', '.join(shuffled)}{count}" if shuffled else "everything to one partition")
-    yield "sort", "by " + ", ".join([*by, plan.own("time"), *([plan.query.order] if plan.query.order else [])])
+    yield "sort", "by " + ", ".join([*by, plan.kernel_time, *([plan.query.order] if plan.query.order else [])])
     checks = "".join(f", {_clause(clause)}" for clause in kernel.where)
     yield "kernel", f"{' → '.join(kernel.positive)}{checks}"
     for state in kernel.negated:
-        conditions = " and ".join(_clause(clause) for clause in state.where)
+        conditions = ", ".join(_clause(clause) for clause in state.where)
         yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
     for each in plan.outside:
         yield "look up", f"{each.variable} in the interval of each sequence"

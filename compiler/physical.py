@@ -141,6 +141,12 @@ class PhysicalPlan:
     def own(self, name: str) -> str:
         return self.prefix + name
 
+    @property
+    def kernel_time(self) -> str:
+        """The column by which the kernel knows the time: one of ours, in ticks, where Spark computes with it, too."""
+        ours = self.stream or (self.kernel is not None and self.kernel.slice)
+        return self.own("time") if ours else self.query.time
+
 
 def physical_plan(plan: Plan, stream: bool = False) -> PhysicalPlan:
     return _Planner(plan, stream).plan_all()

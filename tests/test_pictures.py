@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import sase
 from sase.cli import main
@@ -191,6 +192,14 @@ def test_time_is_shown_as_the_session_has_it(spark: SparkSession) -> None:
     assert "match x 07:30:08 → z 09:41:13" in str(picture)
     places = [row.get("x") for rows in picture.chart.to_dict()["datasets"].values() for row in rows]
     assert 1772436608000 in places  # 2026-03-02 07:30:08, as if it were UTC
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ntz", "date"])
+def test_a_time_may_be_local_or_a_day(spark: SparkSession, kind: str) -> None:
+    rows = [("A", "2026-03-29 00:00:00", 1), ("C", "2026-03-30 00:00:00", 1)]
+    given = spark.createDataFrame(rows, "type string, ts string, id int").withColumn("ts", F.col("ts").cast(kind))
+    query = sase.compile("EVENT SEQ(A x, C z) WHERE [id] WITHIN 2 days", events=given)
+    assert "match x 2026-03-29" in str(sase.timeline(query.run(given)))
 
 
 def test_what_forbids_is_a_red_cross_and_what_it_forbids_a_red_arc(spark: SparkSession) -> None:

@@ -16,6 +16,7 @@ from sase.pictures.variants import quoted
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
     from sqlglot import exp
 
     from sase.api import Query
@@ -80,7 +81,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
     if table.num_rows > limits.events:
         table = table.slice(0, limits.events)
         notes.append(f"the first {limits.events:,} events of these")
-    return _scene(bound, table, lanes if keys else [], notes, only)
+    return _scene(bound, table, shown.schema, lanes if keys else [], notes, only)
 
 
 # ---- which keys ---------------------------------------------------------------------------------
@@ -207,13 +208,17 @@ def _as_ticks(query: BoundQuery, time: Column) -> Column:
 # ---- the scene of some events -------------------------------------------------------------------
 
 
-def _scene(query: BoundQuery, table: pa.Table, lanes: list[str], notes: list[str], only: DataFrame | None) -> Scene:
+def _scene(
+    query: BoundQuery, table: pa.Table, schema: StructType, lanes: list[str], notes: list[str], only: DataFrame | None
+) -> Scene:
     """Asks Spark once more, for the events shown and no others, which of them make up what."""
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import LongType
 
     numbers = pa.array(range(table.num_rows), pa.int64())
-    local = SparkSession.active().createDataFrame(table.append_column(_ROW, numbers))
+    # By the schema: from Arrow alone, Spark would take a timestamp without a zone for one in the session's.
+    local = SparkSession.active().createDataFrame(table.append_column(_ROW, numbers), schema.add(_ROW, LongType()))
     shared = [_ELSEWHERE] if table.num_rows and table[_LANE].null_count else []
     return Scene(
         lanes=(*(lanes or [""]), *shared),
