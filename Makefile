@@ -26,8 +26,8 @@ lint: setup  ## ruff: rules and formatting
 types: setup  ## mypy, strict
 	@$(BIN)/python tools/typecheck.py
 
-pytest: setup  ## the tests alone, in two processes: a test waits for Spark more than it computes
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+pytest: setup  ## the tests alone, in three processes: a test waits for Spark more than it computes
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 golden: setup  ## write the golden files anew; review the diff
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden

@@ -237,17 +237,19 @@ class _Table:
     def select(
         self, type_column: str, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
     ) -> DataFrame:
-        events, event_type = self.frame, F.lit(self.types[0])
-        if self.shared:
+        # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
+        events, selected = self.frame, list[Column | str]()
+        if not self.shared:
+            event_type = F.lit(self.types[0])
+            selected.append(event_type.alias(type_column))
+        else:
             event_type = F.col(quoted(self.spelling(type_column) or type_column))
+            plain = self.is_plain(type_column, StringType())
+            selected.append(quoted(type_column) if plain else event_type.cast("string").alias(type_column))
             if not every:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
-        # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
-        selected: list[Column | str] = [event_type.cast("string").alias(type_column)]
-        if self.shared and self.is_plain(type_column, StringType()):
-            selected = [quoted(type_column)]
         for column, kind in columns.items():
             declaring = [name for name in self.types if name in column.declared]
             partly = not column.required and len(declaring) < len(self.types)
@@ -417,10 +419,10 @@ class Tally:
     def watch(self, events: DataFrame, source: Source) -> DataFrame:
         """The events that can take part. An event that lacks several values counts for the first of them."""
         present: list[str] = []
-        self._watched, self._metrics = events, [F.expr("count(1)").alias("all")]
+        self._watched, self._metrics = events, [F.expr("count(1) AS all")]
         for column, what in source.required.items():
             missing = " AND ".join([*present, f"{quoted(column)} IS NULL"])
-            self._metrics.append(F.expr(f"count_if({missing})").alias(what))
+            self._metrics.append(F.expr(f"count_if({missing}) AS {quoted(what)}"))
             present.append(f"{quoted(column)} IS NOT NULL")
         return events.observe(self._observation, *self._metrics).where(" AND ".join(present))
 

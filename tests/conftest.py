@@ -43,7 +43,7 @@ SLOWEST = ("test_notebooks", "test_stream", "test_cli", "test_readme", "test_ran
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest files first: two processes then end at much the same time."""
+    """The slowest files first: the processes then end at much the same time."""
     items.sort(key=lambda item: SLOWEST.index(item.path.stem) if item.path.stem in SLOWEST else len(SLOWEST))
 
 
