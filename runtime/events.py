@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, reduce
 from typing import Literal
+from weakref import ref
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
@@ -76,8 +78,8 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     What a type does not declare is NULL in its events. Events without a type, time or tie-breaker cannot take part:
     the tally counts them. Lazy, and checking the result again changes nothing.
     """
-    if getattr(events, _CHECKED, None) == source:
-        assert isinstance(events, DataFrame)
+    # Not getattr: in Spark Connect, a DataFrame has every attribute, as a column.
+    if isinstance(events, DataFrame) and vars(events).get(_CHECKED) == source:
         return events
     united = unite(events, source)
     if tally is not None:
@@ -436,14 +438,19 @@ class Tally:
             return _counts(self._watched.agg(*self._metrics).collect()[0].asDict())
 
     def warn(self) -> None:
-        """Logs what was left out as soon as the first action is over. (Not under Spark Connect, which cannot wait.)"""
-        threading.Thread(target=self._warn, name="sase-tally", daemon=True).start()
+        """Logs what was left out as soon as the first action is over."""
+        threading.Thread(target=_warn, args=[ref(self._observation)], name="sase-tally", daemon=True).start()
 
-    def _warn(self) -> None:
-        with suppress(Exception):  # the session has ended, or there are no numbers
-            counts = _counts(self._observation.get)
-            if counts.ignored:
-                logging.getLogger("sase").warning("ignored: %s", counts.ignored)
+
+def _warn(observation: ref[Observation]) -> None:
+    with suppress(Exception):  # the session has ended, or there are no numbers
+        # Spark waits here until there are numbers. Spark Connect has a dictionary that it will fill, as long as there
+        # is a DataFrame that has the observation.
+        seen = observation().get  # type: ignore[union-attr]
+        while not seen and observation() is not None:
+            time.sleep(0.2)
+        if seen and (ignored := _counts(seen).ignored):
+            logging.getLogger("sase").warning("ignored: %s", ignored)
 
 
 def _counts(seen: Mapping[str, int]) -> Counts:

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sase.runtime import ssc
+from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Tally, check
 from sase.runtime.kernel import Counters
 from sase.runtime.pattern import Clause, Compare
@@ -46,6 +47,10 @@ def funnel(
     job: ModuleType, events: Any, fills: Mapping[str, Sequence[str]], steps: Sequence[Step], spark: SparkSession
 ) -> list[Stage]:
     """The stages of a job, bottom-up. `fills` has the conditions of each variable on its own events, in their order."""
+    if not hasattr(spark, "sparkContext"):
+        raise SaseRunError(
+            "analysing counts with Spark's accumulators, which Spark Connect has not: use a classic session"
+        )
     tally = Tally()
     checked = check(events, job.SOURCE, tally)
     filters = _events(checked, fills)

@@ -12,6 +12,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.java import ensure_java
@@ -26,7 +27,7 @@ all else that it does to the row. It does not if a batch may be of any size; 10,
 def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> SparkSession:
     """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
     settings = {**_manners(name, verbose, bar), BATCH_BYTES: ANY_SIZE}
-    if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ:
+    if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ and not is_remote():
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             _join_submitted(settings)
         else:

@@ -183,8 +183,15 @@ def _content(
         "span": max(times) - min(times) + 1 if times else 0,
         "types": types,
         "predicates": predicates,
-        "cores": spark.sparkContext.defaultParallelism,
+        "cores": _cores(spark),
     }
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks run at a time. Spark Connect tells only by what it does."""
+    if hasattr(spark, "sparkContext"):
+        return spark.sparkContext.defaultParallelism
+    return spark.range(10_000).selectExpr("spark_partition_id()").distinct().count()
 
 
 def _declares(declared: Mapping[str, Iterable[str]] | None, type_name: str, column: str) -> bool:

@@ -13,6 +13,7 @@ import logging
 import os
 import pickle
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -337,9 +338,18 @@ def warn_of_rejected(spark: SparkSession) -> None:
                     text = "micro-batch %s: %s events were late or could not be read, and took no part"
                     logging.getLogger("sase").warning(text, event.progress.batchId, rejected)
 
-    if spark not in _warned:
-        _warned.add(spark)
-        spark.streams.addListener(Warning())
+    if spark in _warned:
+        return
+    _warned.add(spark)
+    warning = Warning()
+    spark.streams.addListener(warning)
+    if not hasattr(spark, "sparkContext"):
+        # Spark Connect keeps a process alive as long as it has a listener.
+        def leave() -> None:
+            threading.main_thread().join()
+            spark.streams.removeListener(warning)
+
+        threading.Thread(target=leave, name="sase-warning", daemon=True).start()
 
 
 _warned: WeakSet[SparkSession] = WeakSet()

@@ -39,7 +39,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regenerate-golden", action="store_true", help="write the golden files instead of comparing")
 
 
-SLOWEST = ("test_notebooks", "test_stream", "test_cli", "test_readme", "test_random_queries", "test_browser")
+SLOWEST = (
+    "test_notebooks",
+    "test_stream",
+    "test_cli",
+    "test_readme",
+    "test_random_queries",
+    "test_connect",
+    "test_browser",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

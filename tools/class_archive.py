@@ -44,7 +44,7 @@ def exercise(scratch: Path) -> None:
     query = sase.compile((EXAMPLES / "shoplifters.sase").read_text(encoding="utf-8"), catalog)
     events = spark.read.parquet(str(EXAMPLES / "data" / "retail.parquet"))
     query.run(events).write.csv(str(scratch / "matches"))
-    arriving = spark.readStream.schema(events.schema).parquet(str(EXAMPLES / "data" / "retail.parquet"))
+    arriving = spark.readStream.schema(events.schema).parquet(str(EXAMPLES / "data"), pathGlobFilter="retail.*")
     live = query.run(arriving).writeStream.option("checkpointLocation", str(scratch / "checkpoint"))
     live.trigger(availableNow=True).toTable("matches", path=str(scratch / "live")).awaitTermination()
     gateway = SparkContext._gateway
