@@ -295,18 +295,23 @@ def _plot(experiment: Experiment, found: Sequence[tuple[int, Result]], path: Pat
     from matplotlib import pyplot
 
     with pyplot.rc_context({"svg.hashsalt": experiment.name, "svg.fonttype": "none", "font.size": 9}):
-        figure, axes = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
+        figure, axes = pyplot.subplots(figsize=(7.6, 3.4), layout="constrained")
+        colours: dict[str, str] = {}
         for label, curve in _series(experiment, found).items():
-            dashes = ":" if label.endswith("engine") else "-"
-            axes.plot(list(curve), list(curve.values()), dashes, marker="o", markersize=3, label=label)
+            strategy, _, kind = label.rpartition(", ")
+            colour = colours.setdefault(strategy or label, f"C{len(colours)}")
+            dashes = ":" if kind == "engine" else "-"
+            axes.plot(list(curve), list(curve.values()), dashes, color=colour, marker="o", markersize=3, label=label)
         axes.set(
             xlabel=experiment.axis, ylabel="events a second" if experiment.metric == "throughput" else experiment.metric
         )
         axes.set_yscale("log")
         if experiment.logarithmic:
             axes.set_xscale("log")
+        else:
+            axes.set_xticks([x for x, _ in found])
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
+        figure.legend(loc="outside right upper", frameon=False, fontsize=8)
         figure.savefig(path, metadata={"Date": None})
         pyplot.close(figure)
 

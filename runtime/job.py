@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import json
-import logging
-import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
-from pyspark.errors import ParseException
-from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DatetimeType,
-    DayTimeIntervalType,
-    NumericType,
-    StringType,
-    StructField,
-    StructType,
-    YearMonthIntervalType,
-)
+from pyspark.sql import DataFrame
 
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import Source, Tally, check, expected, quoted, shared_types
-from sase.runtime.report import summary, table
+from sase.runtime.events import Source, Tally, check
+from sase.runtime.inputs import (
+    FORMATS,
+    Files,
+    Input,
+    InputAccount,
+    events_read,
+    find_inputs,
+    format_of,
+    needed,
+    read_events,
+    specs,
+)
+from sase.runtime.output import save, show
+from sase.runtime.report import summary
 from sase.runtime.session import session
 
-JavaObject = Any
 FindMatches = Callable[[DataFrame], DataFrame]
 
 EXAMPLES = """\
@@ -45,11 +37,6 @@ examples:
   {prog} --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
   {prog} --events /data/day=3 --events store.readings --out matches.csv --overwrite
 """
-
-FORMATS = ("parquet", "json", "csv", "delta")
-
-
-# ---- the command line ---------------------------------------------------------------------------
 
 
 def main(
@@ -125,276 +112,11 @@ def run_job(
         account, tally = InputAccount(spark), Tally()
         matches = find_matches(check(read_events(spark, inputs, source), source, tally))
         found = _write(matches, arguments) if arguments.out else show(matches, arguments.limit)
-        counts, read = tally.counts(), _events_read(spark, _needed(inputs, source), account)
+        counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
     if counts.ignored:
         print(f"ignored: {counts.ignored}", file=sys.stderr)
     return 0
-
-
-def open_events(
-    arguments: argparse.Namespace, source: Source, default_events: str | None = None
-) -> list[tuple[str | None, DataFrame]]:
-    """The events that the arguments name, for `check`."""
-    given = specs(arguments, default_events)
-    with explained():
-        spark = session("sase", arguments.verbose)
-        return read_events(spark, find_inputs(spark, given, source.types, arguments.format), source)
-
-
-def specs(arguments: argparse.Namespace, default_events: str | None) -> list[str]:
-    given = arguments.events or ([default_events] if default_events else [])
-    if not given:
-        raise SaseRunError("there are no events: add --events PATH")
-    return list(given)
-
-
-# ---- finding events -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Input:
-    """One of --events: a path or a table, of one event type or, where that is None, of several."""
-
-    type: str | None
-    location: str
-    format: str
-    paths: tuple[str, ...] = ()
-
-
-def find_inputs(
-    spark: SparkSession, specs: Iterable[str], types: Collection[str], format: str | None = None
-) -> list[Input]:
-    """What the arguments of --events name."""
-    files = Files(spark)
-    return [_find(spark, files, *split(files, spec, types), format) for spec in specs]
-
-
-def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:
-    """Event type and location. Paths have equals signs, too: the query's types decide, then what exists."""
-    for name in sorted(types, key=len, reverse=True):
-        if spec.startswith(f"{name}="):
-            return name, spec.removeprefix(f"{name}=")
-    name, equals, location = spec.partition("=")
-    if not equals or "/" in name or files.matching(spec):
-        return None, spec
-    return name, location
-
-
-def _find(spark: SparkSession, files: Files, event_type: str | None, location: str, format: str | None) -> Input:
-    found = files.matching(location)
-    if found:
-        paths = tuple(str(status.getPath()) for status in found)
-        return Input(event_type, location, format or files.format(location, found), paths)
-    if is_table(spark, location):
-        return Input(event_type, location, "table")
-    if found is None and (known := format or format_of(location)):
-        return Input(event_type, location, known)
-    raise SaseRunError(f"there is no file and no table {location}")
-
-
-def is_table(spark: SparkSession, name: str) -> bool:
-    try:
-        return spark.catalog.tableExists(name)
-    except ParseException:  # no name at all
-        return False
-
-
-class Files:
-    """Files as Spark sees them, through Hadoop's FileSystem, so that remote ones are files like any other.
-
-    Spark Connect has no such view: there, nothing is known of a path but its name.
-    """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._session: JavaObject = getattr(spark, "_jsparkSession", None)
-        self._jvm: JavaObject = getattr(spark, "_jvm", None)
-
-    def matching(self, pattern: str) -> list[JavaObject] | None:
-        """The files and directories at a path, which may have wildcards; None if there is no way to tell."""
-        if self._session is None:
-            return None
-        path, system = self._open(pattern)
-        return list(system.globStatus(path) or [])
-
-    def has_data(self, location: str) -> bool:
-        """Whether there is a file, at any depth, that is not hidden."""
-        return any(self._holds(status) for status in self.matching(location) or ())
-
-    def _holds(self, status: JavaObject) -> bool:
-        if str(status.getPath().getName()).startswith(("_", ".")):
-            return False
-        if not status.isDirectory():
-            return True
-        _, system = self._open(str(status.getPath()))
-        return any(self._holds(child) for child in system.listStatus(status.getPath()))
-
-    def read(self, location: str) -> str | None:
-        """A small text; None if there is no such file."""
-        if not self.matching(location):
-            return None
-        path, system = self._open(location)
-        stream = system.open(path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def write(self, location: str, text: str) -> None:
-        path, system = self._open(location)
-        stream = system.create(path, True)
-        try:
-            stream.write(bytearray(text, "utf-8"))
-        finally:
-            stream.close()
-
-    def rename(self, location: str, target: str) -> None:
-        path, system = self._open(location)
-        if not system.rename(path, self._open(target)[0]):
-            raise SaseRunError(f"{location} cannot be renamed to {target}")
-
-    def qualified(self, location: str) -> str:
-        path, system = self._open(location)
-        return str(system.makeQualified(path))
-
-    def format(self, location: str, found: Iterable[JavaObject]) -> str:
-        """The one format of the data at a location."""
-        formats = {name for status in found for name in self._formats(status)}
-        match sorted(formats):
-            case [one]:
-                return one
-            case []:
-                raise SaseRunError(f"nothing tells the format of {location}: add --format")
-            case several:
-                raise SaseRunError(f"{location} has {' and '.join(several)} files: name those to read")
-
-    def _formats(self, status: JavaObject) -> set[str]:
-        name = str(status.getPath().getName())
-        if not status.isDirectory():
-            return {known} if (known := format_of(name)) else set()
-        _, system = self._open(str(status.getPath()))
-        children = list(system.listStatus(status.getPath()))
-        if any(child.getPath().getName() == "_delta_log" for child in children):
-            return {"delta"}
-        if known := format_of(name):
-            return {known}
-        data = [child for child in children if not child.getPath().getName().startswith(("_", "."))]
-        # Partitions are alike, so the first one that has files tells enough.
-        here = {known for child in data if not child.isDirectory() for known in self._formats(child)}
-        return here or next(filter(None, (self._formats(child) for child in data if child.isDirectory())), set())
-
-    def _open(self, location: str) -> tuple[JavaObject, JavaObject]:
-        path = self._jvm.org.apache.hadoop.fs.Path(location)
-        return path, path.getFileSystem(self._session.sessionState().newHadoopConf())
-
-
-_FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv"}
-_COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
-
-
-def format_of(name: str) -> str | None:
-    stem, suffix = os.path.splitext(name.rstrip("/"))
-    if suffix in _COMPRESSIONS:
-        suffix = os.path.splitext(stem)[1]
-    return _FORMATS.get(suffix.lower())
-
-
-# ---- reading ------------------------------------------------------------------------------------
-
-
-def read_events(spark: SparkSession, inputs: Sequence[Input], source: Source) -> list[tuple[str | None, DataFrame]]:
-    """The tables for `check`."""
-    shared = shared_types([each.type for each in inputs], source)
-    return [
-        (each.type, _read(spark, each, source, shared if each.type is None else [each.type]))
-        for each in _needed(inputs, source)
-    ]
-
-
-def _needed(inputs: Iterable[Input], source: Source) -> list[Input]:
-    """Without the tables of event types that the query does not name."""
-    return [each for each in inputs if each.type is None or each.type in source.types]
-
-
-def _read(spark: SparkSession, each: Input, source: Source, types: Collection[str]) -> DataFrame:
-    """One table. CSV and JSON are read as the types declare, strictly: what does not fit is an error, not a NULL."""
-    columns = expected(source, types)
-    strict = spark.read.option("mode", "FAILFAST")
-    match each.format:
-        case "table":
-            return spark.table(each.location)
-        case "csv":
-            header = spark.read.csv(each.location, header=True).columns
-            # Without enforceSchema, the header of each file is compared with these names.
-            return strict.csv(each.location, schema(header, columns), header=True, enforceSchema=False)
-        case "json":
-            return strict.json(each.location, schema(_json_columns(spark, each, source, types, columns), columns))
-        case known:
-            return spark.read.format(known).load(each.location)
-
-
-def schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
-    kinds = {name.lower(): kind for name, kind in columns.items()}
-    return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
-
-
-def _json_columns(
-    spark: SparkSession, each: Input, source: Source, types: Collection[str], columns: Iterable[str]
-) -> list[str]:
-    """The columns of JSON lines, spelled as in the first 1,000 of them.
-
-    A key may be left out where its value is NULL, so an attribute that no line has is taken to be NULL, with a warning
-    if there are events that should have it.
-    """
-    text = spark.read.text(each.location)
-    names, seen = dict.fromkeys(text.columns[1:]), set(types) if each.type is not None else set()
-    for line in text.head(1000):
-        try:
-            record = json.loads(line["value"])
-            names |= dict.fromkeys(record)
-            seen |= {value for key, value in record.items() if key.lower() == source.type.lower()}
-        except (ValueError, TypeError, AttributeError):
-            continue  # not an object: the strict reader will say so
-    known = {name.lower() for name in names}
-    absent = [name for name in columns if name.lower() not in known and name not in source.required]
-    for name in absent:
-        if seen & source.columns[name].keys():
-            near = get_close_matches(name, names, n=1)
-            clue = f': did you mean "{near[0]}"?' if near else ""
-            logging.getLogger("sase").warning('the first events of %s have no "%s"%s', each.location, name, clue)
-    return [*names, *absent]
-
-
-def read_columns(arguments: argparse.Namespace, types: Collection[str] = ()) -> dict[str | None, dict[str, str]]:
-    """Columns and Spark types as the data has them, by event type; None for a table of several types."""
-    columns: dict[str | None, dict[str, str]] = {}
-    with explained():
-        spark = session("sase", arguments.verbose)
-        for each in find_inputs(spark, arguments.events, types, arguments.format):
-            for field in _inferred(spark, each).schema:
-                columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
-    return columns
-
-
-def read_as_is(arguments: argparse.Namespace, types: Collection[str] = ()) -> list[tuple[str | None, DataFrame]]:
-    """The events with the columns and types that the data itself has, by event type; None for several types."""
-    with explained():
-        spark = session("sase", arguments.verbose)
-        inputs = find_inputs(spark, arguments.events, types, arguments.format)
-        return [(each.type, _inferred(spark, each)) for each in inputs]
-
-
-def _inferred(spark: SparkSession, each: Input) -> DataFrame:
-    match each.format:
-        case "table":
-            return spark.table(each.location)
-        case "csv":
-            return spark.read.csv(each.location, header=True, inferSchema=True)
-        case known:
-            return spark.read.format(known).load(each.location, inferTimestamp=True)
-
-
-# ---- writing and printing -----------------------------------------------------------------------
 
 
 def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -> None:
@@ -414,147 +136,3 @@ def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
     format = arguments.out_format or format_of(arguments.out) or "parquet"
     mode = "overwrite" if arguments.overwrite else "errorifexists"
     return save(matches, arguments.out, format, mode, {})
-
-
-def save(matches: DataFrame, place: str, format: str, mode: str, options: Mapping[str, Any]) -> int:
-    """Writes the matches and returns how many there were."""
-    observation = Observation()
-    if format == "csv":
-        matches = matches.select([column.alias(name) for name, column in _flat(matches)])
-        options = {**options, "header": True}
-    counted = matches.observe(observation, F.count(F.lit(1)).alias("matches"))
-    counted.write.options(**options).save(place, format, mode)
-    return _observed(observation)
-
-
-def _flat(matches: DataFrame) -> list[tuple[str, Column]]:
-    """CSV has no structs: x.id becomes x_id."""
-    columns = [("_".join(path), column) for path, _, column in leaf_columns(matches.schema)]
-    names = [name.lower() for name, _ in columns]
-    for name, _ in columns:
-        if names.count(name.lower()) > 1:
-            raise SaseRunError(
-                f"two columns would be named {name} in CSV: rename one with RETURN … AS, or write another format"
-            )
-    return columns
-
-
-def show(matches: DataFrame, limit: int) -> int:
-    """Prints the first matches."""
-    rows, found = earliest(matches, limit)
-    if not rows:
-        print("no matches")
-        return 0
-    leaves = list(leaf_columns(matches.schema))
-    header = [".".join(path) for path, _, _ in leaves]
-    print(table(header, rows, [isinstance(kind, NumericType) for _, kind, _ in leaves]), end="")
-    if found > len(rows):
-        print(f"… {found - len(rows):,} more")
-    return found
-
-
-def earliest(matches: DataFrame, limit: int) -> tuple[list[Row], int]:
-    """The first matches as text, the earliest if the time is among the columns, and how many there are: one job counts
-    and sorts."""
-    leaves = list(leaf_columns(matches.schema))
-    observation = Observation()
-    order = printing_order(leaves)
-    rows = (
-        matches.select([column.alias(f"_{at}") for at, (_, _, column) in enumerate(leaves)])
-        .observe(observation, F.count(F.lit(1)).alias("matches"))
-        .orderBy([f"_{at}" for at in order])
-        .limit(limit)
-        .select([as_text(f"_{at}", kind) for at, (_, kind, _) in enumerate(leaves)])
-        .collect()
-    )
-    return rows, _observed(observation) if rows else 0
-
-
-_ORDERED = (NumericType, StringType, BooleanType, BinaryType, DatetimeType, DayTimeIntervalType, YearMonthIntervalType)
-_FIRST: list[tuple[str, ...]] = [("started_at",), ("detected_at",)]
-
-
-Leaf = tuple[tuple[str, ...], DataType, Column]
-"""Path, type and column of a value that is not a struct."""
-
-
-def printing_order(leaves: Sequence[Leaf]) -> list[int]:
-    """The columns to sort by, as positions: the time of a match first."""
-    return sorted(
-        (at for at, (_, kind, _) in enumerate(leaves) if isinstance(kind, _ORDERED)),
-        key=lambda at: _FIRST.index(leaves[at][0]) if leaves[at][0] in _FIRST else len(_FIRST),
-    )
-
-
-def leaf_columns(schema: StructType, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
-    for field in schema:
-        here = (*path, field.name)
-        if isinstance(field.dataType, StructType):
-            yield from leaf_columns(field.dataType, here)
-        else:
-            yield here, field.dataType, F.col(".".join(map(quoted, here)))
-
-
-def as_text(column: str, kind: DataType) -> Column:
-    text = F.col(column).cast("string")
-    # INTERVAL '0 01:30:00' DAY TO SECOND: the quoted part is what a reader wants.
-    return (
-        F.regexp_extract(text, "'(.*)'", 1) if isinstance(kind, DayTimeIntervalType | YearMonthIntervalType) else text
-    )
-
-
-def _observed(observation: Observation) -> int:
-    try:
-        return int(observation.get["matches"])
-    except Exception:  # Spark has seen that there is nothing to do, and did not count it
-        return 0
-
-
-# ---- how much was read --------------------------------------------------------------------------
-
-
-def _events_read(spark: SparkSession, inputs: Sequence[Input], account: InputAccount) -> int | None:
-    """How many events there were to read, of any type; None where only a pass over all of them could tell."""
-    if all(each.format not in ("csv", "json") for each in inputs):
-        return account.records()
-    # Spark's readers of text drop rows of other types before they are counted. Counting lines is quick beside parsing.
-    return sum(_rows(spark, each) for each in inputs)
-
-
-def _rows(spark: SparkSession, each: Input) -> int:
-    match each.format:
-        case "json":
-            return spark.read.text(each.location).where(F.trim("value") != "").count()
-        case "csv":
-            return spark.read.csv(each.location, header=True).count()
-        case "table":
-            return spark.table(each.location).count()
-        case known:
-            return spark.read.format(known).load(each.location).count()
-
-
-class InputAccount:
-    """What Spark's jobs have read since this was opened, by Spark's own account: it costs nothing."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._context = getattr(spark, "sparkContext", None)  # not there in Spark Connect
-        self._earlier = self._jobs()
-
-    def _jobs(self) -> set[int]:
-        return set(self._context.statusTracker().getJobIdsForGroup()) if self._context else set()
-
-    def records(self) -> int | None:
-        """The records of the largest stage: a plan may read the same events more than once."""
-        if self._context is None:
-            return None
-        tracker, store = self._context.statusTracker(), self._context._jsc.sc().statusStore()
-        stages: set[int] = set()
-        for job in self._jobs() - self._earlier:
-            # The account is kept by a listener that may lag behind.
-            for _ in range(100):
-                info = tracker.getJobInfo(job)
-                if info is None or info.status != "RUNNING":
-                    break
-                time.sleep(0.01)
-            stages |= set(info.stageIds) if info else set()
-        return max((store.lastStageAttempt(stage).inputRecords() for stage in stages), default=0) or None

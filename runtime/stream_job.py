@@ -19,7 +19,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from sase.runtime import job
+from sase.runtime import inputs, job, output
 from sase.runtime.errors import SaseRunError, explain, explained
 from sase.runtime.events import Source, expected, shared_types
 from sase.runtime.live_worker import EPOCH
@@ -125,11 +125,11 @@ def run_stream(
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
     options = Options(arguments.max_delay, arguments.max_state_events_per_key, arguments.buckets)
-    arguments.events = job.specs(arguments, default_events)
+    arguments.events = inputs.specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose, bar=False)
-        files = job.Files(spark)
-        format = arguments.out_format or job.format_of(arguments.out or "") or "parquet"
+        files = inputs.Files(spark)
+        format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
         if arguments.checkpoint:
             protect_checkpoint(files, arguments, _identity(state, options))
         with _partitions(spark, options.buckets):
@@ -197,29 +197,28 @@ def _cause(error: Exception) -> str:
 
 def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Source) -> Tables:
     """Streams of the files and tables that --events names, in the form that `watch` takes."""
-    files = job.Files(spark)
-    inputs = []
+    files = inputs.Files(spark)
+    given = []
     for spec in arguments.events:
-        event_type, location = job.split(files, spec, source.types)
+        event_type, location = inputs.split(files, spec, source.types)
         found = files.matching(location)
-        known = arguments.format or (_format_there(files, location, found) if found else job.format_of(location))
-        if known is None and job.is_table(spark, location):
+        known = arguments.format or (_format_there(files, location, found) if found else inputs.format_of(location))
+        if known is None and inputs.is_table(spark, location):
             known = "table"
         if known is None:
             raise SaseRunError(f"nothing tells the format of {location}, where there are no files yet: add --format")
         paths = tuple(str(status.getPath()) for status in found or ())
-        inputs.append(job.Input(event_type, location, known, paths))
-    shared = shared_types([each.type for each in inputs], source)
-    needed = [each for each in inputs if each.type is None or each.type in source.types]
+        given.append(inputs.Input(event_type, location, known, paths))
+    shared = shared_types([each.type for each in given], source)
     limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
     reader = spark.readStream.options(**limit)
     return [
         (each.type, _open(reader, spark, files, each, source, shared if each.type is None else [each.type]))
-        for each in needed
+        for each in inputs.needed(given, source)
     ]
 
 
-def _format_there(files: job.Files, location: str, found: Iterable[Any]) -> str | None:
+def _format_there(files: inputs.Files, location: str, found: Iterable[Any]) -> str | None:
     try:
         return files.format(location, found)
     except SaseRunError as error:
@@ -231,8 +230,8 @@ def _format_there(files: job.Files, location: str, found: Iterable[Any]) -> str 
 def _open(
     reader: DataStreamReader,
     spark: SparkSession,
-    files: job.Files,
-    each: job.Input,
+    files: inputs.Files,
+    each: inputs.Input,
     source: Source,
     types: Iterable[str],
 ) -> DataFrame:
@@ -244,7 +243,7 @@ def _open(
         case "delta":
             return reader.format("delta").load(each.location)
         case "json":
-            schema = job.schema([*columns, CORRUPT], columns)
+            schema = inputs.schema([*columns, CORRUPT], columns)
             return reader.json(each.location, schema, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         case "csv":
             if not files.has_data(each.location):
@@ -252,13 +251,13 @@ def _open(
                     f"{each.location} has no CSV file yet to tell the order of its columns: start when there is one"
                 )
             header = spark.read.csv(each.location, header=True).columns
-            schema = job.schema([*header, CORRUPT], columns)
+            schema = inputs.schema([*header, CORRUPT], columns)
             return reader.csv(each.location, schema, header=True, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         case known:
             schema = (
                 spark.read.format(known).load(each.location).schema
                 if files.has_data(each.location)
-                else job.schema(list(columns), columns)
+                else inputs.schema(list(columns), columns)
             )
             return reader.format(known).schema(schema).load(each.location)
 
@@ -270,7 +269,7 @@ def _identity(state: str | None, options: Options) -> dict[str, Any]:
     return {"state": state, "buckets": options.buckets}
 
 
-def protect_checkpoint(files: job.Files, arguments: argparse.Namespace, identity: dict[str, Any]) -> None:
+def protect_checkpoint(files: inputs.Files, arguments: argparse.Namespace, identity: dict[str, Any]) -> None:
     """Refuses a checkpoint whose state belongs to another query, and an output that belongs to another checkpoint."""
     place = f"{arguments.checkpoint.rstrip('/')}/sase.json"
     known = files.read(place)
@@ -333,7 +332,7 @@ class Sink:
 
     def _matches(self, matches: DataFrame, batch: int) -> int:
         if not self.arguments.out:
-            return job.show(matches, self.arguments.limit)
+            return output.show(matches, self.arguments.limit)
         return self._save(matches, self.arguments.out, self.format, batch)
 
     def _rejected(self, rejected: DataFrame, batch: int) -> None:
@@ -349,12 +348,12 @@ class Sink:
         place = place.rstrip("/")
         if format == "delta":
             name = f"{self.arguments.checkpoint}:{place}"
-            return job.save(rows, place, format, "append", {"txnAppId": name, "txnVersion": batch})
-        files = job.Files(self.spark)
+            return output.save(rows, place, format, "append", {"txnAppId": name, "txnVersion": batch})
+        files = inputs.Files(self.spark)
         target, unfinished = f"{place}/batch={batch}", f"{place}/_unfinished/{batch}"
         if files.matching(target):
             return 0  # written before a crash: the same events give the same rows
-        found = job.save(rows, unfinished, format, "overwrite", {})
+        found = output.save(rows, unfinished, format, "overwrite", {})
         files.rename(unfinished, target)
         return found
 

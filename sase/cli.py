@@ -92,7 +92,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     stages: Sequence[Stage] = ()
     if arguments.analyze:
         from sase.runtime.funnel import table
-        from sase.runtime.job import open_events
+        from sase.runtime.inputs import open_events
 
         events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
         stages = query.stages(events)
@@ -107,7 +107,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
     from sase.pictures.picture import write
     from sase.pictures.report import report
     from sase.runtime.errors import explained
-    from sase.runtime.job import open_events
+    from sase.runtime.inputs import open_events
 
     events = None
     if stages is None:
@@ -139,7 +139,7 @@ def _analyze(arguments: argparse.Namespace) -> int:
     from sase.analysis import analyze, describe
     from sase.api import compile
     from sase.runtime.errors import explained
-    from sase.runtime.job import read_as_is
+    from sase.runtime.inputs import read_as_is
 
     catalog = _catalog(arguments)
     tables = read_as_is(arguments, catalog.types or ())
@@ -207,7 +207,7 @@ def _query(arguments: argparse.Namespace) -> Query:
             raise OptionError(
                 "no event types are known: add --catalog FILE, or --events to read the schema from the data"
             )
-        from sase.runtime.job import read_columns
+        from sase.runtime.inputs import read_columns
 
         types = {name.text for component in parsed.components for name in component.types}
         catalog = with_schema(catalog, text, read_columns(arguments, types), filename)

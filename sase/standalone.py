@@ -8,7 +8,10 @@ import jinja2
 
 import sase
 
-_MODULES = ("__init__", "encode", "errors", "events", "java", "job", "kernel", "pattern", "report", "session", "ssc")
+_MODULES = (
+    *("__init__", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output", "pattern", "report"),
+    *("session", "ssc"),
+)
 _STREAM = ("live", "live_worker", "stream", "stream_job")
 
 

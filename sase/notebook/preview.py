@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NumericType
 
-from sase.runtime.job import as_text, earliest, leaf_columns, printing_order
+from sase.runtime.output import as_text, earliest, leaf_columns, printing_order
 from sase.runtime.report import duration, table
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
-from sase.runtime.job import Files, main, read_columns, split
+from sase.runtime.inputs import Files, read_columns, split
+from sase.runtime.job import main
 from sase.runtime.report import duration, summary, table
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
