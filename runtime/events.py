@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
     VarcharType,
 )
+from pyspark.sql.utils import is_remote
 
 from sase.runtime.errors import SaseRunError
 
@@ -439,17 +440,25 @@ class Tally:
 
     def warn(self) -> None:
         """Logs what was left out as soon as the first action is over."""
-        threading.Thread(target=_warn, args=[ref(self._observation)], name="sase-tally", daemon=True).start()
+        observation = self._observation
+        seen = _filled(observation.get, ref(observation)) if is_remote() else lambda: observation.get
+        threading.Thread(target=_warn, args=[seen], name="sase-tally", daemon=True).start()
 
 
-def _warn(observation: ref[Observation]) -> None:
-    with suppress(Exception):  # the session has ended, or there are no numbers
-        # Spark waits here until there are numbers. Spark Connect has a dictionary that it will fill, as long as there
-        # is a DataFrame that has the observation.
-        seen = observation().get  # type: ignore[union-attr]
-        while not seen and observation() is not None:
+def _filled(numbers: Mapping[str, int], observation: ref[Observation]) -> Callable[[], Mapping[str, int]]:
+    """Spark waits for numbers. Spark Connect fills a mapping, as long as there is a DataFrame with the observation."""
+
+    def wait() -> Mapping[str, int]:
+        while not numbers and observation() is not None:
             time.sleep(0.2)
-        if seen and (ignored := _counts(seen).ignored):
+        return numbers
+
+    return wait
+
+
+def _warn(seen: Callable[[], Mapping[str, int]]) -> None:
+    with suppress(Exception):  # the session has ended, or there are no numbers
+        if ignored := _counts(seen()).ignored:
             logging.getLogger("sase").warning("ignored: %s", ignored)
 
 
