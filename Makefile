@@ -8,7 +8,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
 DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types pytest golden notebooks demo bench clean
+.PHONY: help setup test lint types archive pytest golden notebooks demo bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,7 +17,9 @@ setup:  ## create .venv with the locked dependencies, and a Java if there is non
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" tools/environment.py
 
-test: lint types pytest  ## everything that must pass: lint, types, tests
+test: setup  ## everything that must pass: lint, types, tests
+	@$(MAKE) --no-print-directory --jobs lint types archive
+	@$(MAKE) --no-print-directory pytest
 
 lint: setup  ## ruff: rules and formatting
 	@$(BIN)/ruff check --quiet .
@@ -26,7 +28,10 @@ lint: setup  ## ruff: rules and formatting
 types: setup  ## mypy, strict
 	@$(BIN)/python tools/typecheck.py
 
-pytest: setup  ## the tests alone, in three processes: a test waits for Spark more than it computes
+archive: setup  ## an archive of Spark's classes, with which the tests start faster
+	@test -e .venv/spark.jsa || $(WITH_JAVA) $(BIN)/python tools/class_archive.py .venv/spark.jsa
+
+pytest: archive  ## the tests alone, in three processes: a test waits for Spark more than it computes
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 golden: setup  ## write the golden files anew; review the diff

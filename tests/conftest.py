@@ -21,7 +21,7 @@ time.tzset()
 # Else the workers take `python3` from the PATH.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# A test's JVM is short-lived: one compiler will do, and classes come from the archive that `make setup` has made.
+# A test's JVM is short-lived: one compiler will do, and classes come from the archive that `make archive` has made.
 ARCHIVE = Path(sys.prefix, "spark.jsa")
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile='{ARCHIVE}'"

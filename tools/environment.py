@@ -43,7 +43,6 @@ def main() -> None:
             has_java(check=True)
         if fresh:
             warm_kernel()
-            archive_classes()
             say(f"Ready after {time.monotonic() - started:.0f} s")
 
 
@@ -118,15 +117,6 @@ def warm_kernel() -> None:
     answer = subprocess.run([PYTHON, "-c", warm], cwd=ROOT, capture_output=True, text=True)
     if answer.returncode:
         say(f"Kernel: not compiled ({answer.stderr.strip().splitlines()[-1]})")
-
-
-def archive_classes() -> None:
-    """Spare every JVM of the tests half its start; without the archive they are slower, and that is all."""
-    say("Spark: archiving its classes for the tests")
-    archive = VENV / "spark.jsa"
-    subprocess.run([PYTHON, "tools/class_archive.py", archive], cwd=ROOT, capture_output=True)
-    if not archive.exists():
-        say("Spark: no archive (this Java makes none)")
 
 
 def say(message: str) -> None:

@@ -64,7 +64,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
     """`only` restricts the matches to those of a DataFrame that was derived from the query's result."""
     from pyspark.sql import functions as F
 
-    from sase.runtime.events import check
+    from sase.runtime.events import check, ticks
 
     bound = query.compiled.query
     keys = _keys(bound)
@@ -75,7 +75,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
         # Events that no key claims (of a negated component without it) concern every lane.
         shown = shown.where(F.col(_LANE).isin(lanes) | F.col(_LANE).isNull())
     if since is not None:
-        shown = shown.where(_ticks(bound) >= since - (bound.within.ticks if bound.within else 0))
+        shown = shown.where(ticks(shown, quoted(bound.time)) >= since - (bound.within.ticks if bound.within else 0))
     order = [F.col(quoted(name)) for name in (bound.time, bound.order) if name]
     table = shown.orderBy(*order).limit(limits.events + 1).toArrow()
     if table.num_rows > limits.events:
@@ -138,7 +138,13 @@ def _choose(
     if not lanes:
         from pyspark.sql import functions as F
 
-        first = events.where(F.col(_LANE).isNotNull()).groupBy(_LANE).agg(F.min(_ticks(query)).alias("since"))
+        from sase.runtime.events import ticks
+
+        first = (
+            events.where(F.col(_LANE).isNotNull())
+            .groupBy(_LANE)
+            .agg(F.min(ticks(events, quoted(query.time))).alias("since"))
+        )
         lanes = [row[_LANE] for row in first.orderBy("since", _LANE).limit(limits.lanes).collect()]
     return lanes[: limits.lanes], since, notes
 
@@ -148,13 +154,15 @@ def _first_lanes(
 ) -> tuple[list[str], int | None]:
     from pyspark.sql import functions as F
 
+    from sase.runtime.events import ticks
+
     first = next(variable.name for variable in query.positive)
     place = {f"key{at}": variants.column(query, *test.positive[0]) for at, test in enumerate(keys)}
     place["since"] = variants.column(query, first, query.time)
     found = _restricted(query, place, events, only)
     lane = _joined(keys, [F.col(f"key{at}") for at in range(len(keys))]) if keys else F.lit("")
     rows = (
-        found.select(lane.alias(_LANE), _as_ticks(query, F.col("since")).alias("since"))
+        found.select(lane.alias(_LANE), ticks(found, "since").alias("since"))
         .groupBy(_LANE)
         .agg(F.min("since").alias("since"))
         .orderBy("since", _LANE)
@@ -191,18 +199,6 @@ def _there(query: BoundQuery, only: DataFrame) -> Iterator[tuple[str, exp.Expr]]
     if not known:
         raise OptionError("these are not matches of the query: they have none of the columns of its result")
     yield from ((sql, value) for _, sql, value in known)
-
-
-def _ticks(query: BoundQuery) -> Column:
-    from pyspark.sql import functions as F
-
-    return _as_ticks(query, F.col(quoted(query.time)))
-
-
-def _as_ticks(query: BoundQuery, time: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.unix_micros(time.cast("timestamp")) if query.time_kind == "timestamp" else time.cast("bigint")
 
 
 # ---- the scene of some events -------------------------------------------------------------------
