@@ -22,7 +22,6 @@ from benchmarks.targets import quotient, targets
 
 STREAM = Stream(2_000, v1=10, v2=3)
 SHAPES = {
-    "plain": Shape(window=300),
     "negations": Shape(window=500, negations=(1, 2)),
     "predicates": Shape(window=500, where=("e1.attr3 < e2.attr3", "e3.attr4 < 500"), negations=(2,)),
     "two tests": Shape(length=2, window=300, equivalence=("attr1", "attr2")),
@@ -97,16 +96,16 @@ def test_the_floor_keeps_the_relevant_events(bench: Bench) -> None:
 
 def test_an_unknown_option_is_unavailable(bench: Bench) -> None:
     with pytest.raises(Unavailable, match="there is no option 'colour'"):
-        peers()["sase"].prepare(bench, Task(STREAM, SHAPES["plain"], {"colour": "red"}))
+        peers()["sase"].prepare(bench, Task(STREAM, SHAPES["two tests"], {"colour": "red"}))
     with pytest.raises(Unavailable, match="there is no rule 'sprint'"):
-        peers()["sase"].prepare(bench, Task(STREAM, SHAPES["plain"], {"disable": ("sprint",)}))
+        peers()["sase"].prepare(bench, Task(STREAM, SHAPES["two tests"], {"disable": ("sprint",)}))
 
 
 def test_a_race_records_what_happened(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "benchmarks.measure.peers", lambda: {**peers(), "slow": _Fake(OverLimit()), "broken": _Fake(OSError("no"))}
     )
-    shape = SHAPES["plain"]
+    shape = SHAPES["two tests"]
     contenders = tuple(Contender(peer, peer, STREAM, shape) for peer in ("sase", "floor", "slow", "broken"))
     said: list[str] = []
     result = Race("race", contenders, rounds=2, limit=60.0).run(bench, said.append)
