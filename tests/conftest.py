@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
 from sase.runtime.java import ensure_java
+from tools.class_archive import OPTIONS
 
 # Spark turns timestamps into Python's naive local time: with one zone everywhere, expected values can be written down.
 os.environ["TZ"] = "UTC"
@@ -21,11 +22,9 @@ time.tzset()
 # Else the workers take `python3` from the PATH.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# A test's JVM is short-lived: one compiler will do, and classes come from the archive that `make archive` has made.
+# Classes come from the archive that `make archive` has made.
 ARCHIVE = Path(sys.prefix, "spark.jsa")
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS", f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile='{ARCHIVE}'"
-)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{OPTIONS} -XX:SharedArchiveFile='{ARCHIVE}'")
 
 # "ci" is the same run every time; HYPOTHESIS_PROFILE=thorough looks for new examples, and for longer. An example that
 # runs a Spark job takes as long as it takes.

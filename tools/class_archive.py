@@ -14,15 +14,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What the tests tell Java, here and in conftest: their JVMs are short-lived, so one compiler will do."""
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def main(archive: Path) -> None:
     say("Spark: archiving its classes for the tests")
     # In a process of its own, for what Java has to say about every class that it leaves out.
-    subprocess.run([sys.executable, __file__, "--exercise", str(archive)], capture_output=True, check=False)
+    exercised = [sys.executable, __file__, "--exercise", str(archive)]
+    answer = subprocess.run(exercised, capture_output=True, text=True, check=False)
     if not archive.exists():
-        say("Spark: this Java makes no archive; the tests take longer without")
+        say(f"Spark: no archive, and the tests take longer without ({answer.stderr.strip()[-200:]})")
         archive.touch()
 
 
@@ -39,8 +43,7 @@ def exercise(archive: Path, scratch: Path) -> None:
     from sase.runtime.java import ensure_java
 
     ensure_java()
-    # With the options that tests/conftest.py has. Java writes the archive when it ends.
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit='{archive}'"
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{OPTIONS} -XX:ArchiveClassesAtExit='{archive}'"  # written when Java ends
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")

