@@ -30,6 +30,8 @@ def explain(error: Exception) -> str:
             f"the Python of Spark's executors has no module {module[1]!r}\n"
             "Install sase there, or compile the query with --standalone: such a job carries what it needs"
         )
+    if "[PYTHON_DATA_SOURCE_ERROR]" in text:
+        return _raised(text).partition(": ")[2]
     if "Traceback (most recent call last)" in text:
         return f"a Python worker of Spark failed: {_raised(text)}"
     if "Python worker exited unexpectedly" in text:
@@ -39,7 +41,8 @@ def explain(error: Exception) -> str:
         )
     causes = [_plain(message) for message in _CAUSE.findall(text)] or [_plain(text)]
     if "[DATA_SOURCE_NOT_FOUND]" in text:
-        return f"{causes[0]}\nAdd its package to the session, as with spark-submit --packages"
+        ours = ", or install deltalake" if "source: delta" in text else ""
+        return f"{causes[0]}\nAdd its package to the session, as with spark-submit --packages{ours}"
     if file := re.search(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s", text):
         record = re.search(r"Malformed records are detected in record parsing: (.*)\.\s*\n", text)
         trouble = f"has a record that cannot be read, {record[1]}" if record else "cannot be read"
@@ -62,6 +65,6 @@ def _plain(message: str) -> str:
 
 
 def _raised(text: str) -> str:
-    """The last line of a Python traceback that names an exception."""
-    lines = re.findall(r"^[\w.]+(?:: .*)?$", text.partition("Traceback (most recent call last)")[2], re.MULTILINE)
+    """The line of a Python traceback that names the exception: the first after the frames, which are indented."""
+    lines = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)
     return lines[-1] if lines else _plain(text)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from sase.runtime import delta
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, expected, shared_types
 from sase.runtime.session import session
@@ -50,7 +51,10 @@ def find_inputs(
 ) -> list[Input]:
     """What the arguments of --events name."""
     files = Files(spark)
-    return [_find(spark, files, *split(files, spec, types), format) for spec in specs]
+    found = [_find(spark, files, *split(files, spec, types), format) for spec in specs]
+    if any(each.format == "delta" for each in found):
+        delta.provide(spark)
+    return found
 
 
 def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
+from sase.runtime import delta
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, Tally, check
 from sase.runtime.inputs import (
@@ -24,7 +25,7 @@ from sase.runtime.inputs import (
     read_events,
     specs,
 )
-from sase.runtime.output import save, show
+from sase.runtime.output import save, show, there_already
 from sase.runtime.report import summary
 from sase.runtime.session import session
 
@@ -125,7 +126,7 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
     if not found:
         return
     if not overwrite:
-        raise SaseRunError(f"{out} exists: add --overwrite to replace it, or choose another --out")
+        raise there_already(out)
     target = files.qualified(out)
     for path in (path for each in inputs for path in each.paths):
         if f"{path}/".startswith(f"{target}/"):
@@ -135,4 +136,9 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
 def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
     format = arguments.out_format or format_of(arguments.out) or "parquet"
     mode = "overwrite" if arguments.overwrite else "errorifexists"
-    return save(matches, arguments.out, format, mode, {})
+    if format == "delta" and delta.provide(matches.sparkSession) and not arguments.overwrite:
+        # Spark lets a source in Python append or overwrite, and nothing else.
+        if delta.is_table(matches.sparkSession, arguments.out):
+            raise there_already(arguments.out)
+        mode = "append"
+    return save(matches, arguments.out, format, mode)

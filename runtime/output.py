@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation, Row
@@ -24,15 +24,22 @@ from sase.runtime.events import quoted
 from sase.runtime.report import table
 
 
-def save(matches: DataFrame, place: str, format: str, mode: str, options: Mapping[str, Any]) -> int:
+def save(matches: DataFrame, place: str, format: str, mode: str) -> int:
     """Writes the matches and returns how many there were."""
     observation = Observation()
+    write(matches.observe(observation, F.count(F.lit(1)).alias("matches")), place, format, mode)
+    return _observed(observation)
+
+
+def write(matches: DataFrame, place: str, format: str, mode: str, **options: Any) -> None:
     if format == "csv":
         matches = matches.select([column.alias(name) for name, column in _flat(matches)])
-        options = {**options, "header": True}
-    counted = matches.observe(observation, F.count(F.lit(1)).alias("matches"))
-    counted.write.options(**options).save(place, format, mode)
-    return _observed(observation)
+        options["header"] = True
+    matches.write.options(**options).save(place, format, mode)
+
+
+def there_already(place: str) -> SaseRunError:
+    return SaseRunError(f"{place} exists: add --overwrite to replace it, or choose another --out")
 
 
 def _flat(matches: DataFrame) -> list[tuple[str, Column]]:

@@ -18,8 +18,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.utils import is_remote
 
-from sase.runtime import inputs, job, output
+from sase.runtime import delta, inputs, job, output
 from sase.runtime.errors import SaseRunError, explain, explained
 from sase.runtime.events import Source, expected, shared_types
 from sase.runtime.live_worker import EPOCH
@@ -128,8 +129,15 @@ def run_stream(
     arguments.events = inputs.specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose, bar=False)
+        if is_remote():
+            raise SaseRunError(
+                "with Spark Connect, micro-batches are written where Spark is, and not from here: submit the job "
+                "to the cluster, or start the stream in Python, as query.run(events).writeStream…"
+            )
         files = inputs.Files(spark)
         format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
+        if format == "delta":
+            delta.provide(spark)  # before there is a stream, which takes what the session has
         if arguments.checkpoint:
             protect_checkpoint(files, arguments, _identity(state, options))
         with _partitions(spark, options.buckets):
@@ -160,8 +168,7 @@ def run_stream(
 def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
     """As many partitions as cores, since each costs a state store; the session gets its own setting back."""
     before = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    cores = spark.sparkContext.defaultParallelism if hasattr(spark, "sparkContext") else buckets
-    spark.conf.set("spark.sql.shuffle.partitions", max(1, min(buckets, cores)))
+    spark.conf.set("spark.sql.shuffle.partitions", max(1, min(buckets, spark.sparkContext.defaultParallelism)))
     try:
         yield
     finally:
@@ -241,6 +248,11 @@ def _open(
         case "table":
             return reader.table(each.location)
         case "delta":
+            if delta.provide(spark):
+                raise SaseRunError(
+                    f"{each.location} is a Delta table, and following one takes Delta's own package: spark-submit "
+                    "--packages io.delta:delta-spark_2.13:<version>"
+                )
             return reader.format("delta").load(each.location)
         case "json":
             schema = inputs.schema([*columns, CORRUPT], columns)
@@ -346,14 +358,17 @@ class Sink:
 
     def _save(self, rows: DataFrame, place: str, format: str, batch: int) -> int:
         place = place.rstrip("/")
-        if format == "delta":
-            name = f"{self.arguments.checkpoint}:{place}"
-            return output.save(rows, place, format, "append", {"txnAppId": name, "txnVersion": batch})
         files = inputs.Files(self.spark)
+        if format == "delta":
+            # Spark's name for the checkpoint: it has one as long as it lives.
+            name = json.loads(files.read(f"{self.arguments.checkpoint}/metadata") or "{}")["id"]
+            # Not counted as it is written: of a repetition, nothing is.
+            output.write(rows, place, format, "append", txnAppId=name, txnVersion=batch)
+            return rows.count()
         target, unfinished = f"{place}/batch={batch}", f"{place}/_unfinished/{batch}"
         if files.matching(target):
             return 0  # written before a crash: the same events give the same rows
-        found = output.save(rows, unfinished, format, "overwrite", {})
+        found = output.save(rows, unfinished, format, "overwrite")
         files.rename(unfinished, target)
         return found
 

@@ -9,8 +9,8 @@ import jinja2
 import sase
 
 _MODULES = (
-    *("__init__", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output", "pattern", "report"),
-    *("session", "ssc"),
+    *("__init__", "delta", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output", "pattern"),
+    *("report", "session", "ssc"),
 )
 _STREAM = ("live", "live_worker", "stream", "stream_job")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -217,7 +218,9 @@ def test_a_standalone_job_needs_no_sase_anywhere(capsys: pytest.CaptureFixture[s
     assert [path.name for path in cache.glob("*/sase/runtime/kernel.py")] == ["kernel.py"]
 
 
-def test_an_executor_without_sase_is_told_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_executor_without_sase_is_told_what_to_do(
+    capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = tmp_path / "job.py"
     assert sase(capsys, "compile", *SHOPLIFTING, "-o", str(job))[0] == 0
     worker = tmp_path / "worker-python"
@@ -225,11 +228,14 @@ def test_an_executor_without_sase_is_told_what_to_do(capsys: pytest.CaptureFixtu
         f'#!/bin/sh\nPYTHONPATH="{hide_sase(tmp_path, tmp_path)}:$PYTHONPATH" exec "{sys.executable}" "$@"\n'
     )
     worker.chmod(0o755)
-    done = run_process(sys.executable, str(job), *RETAIL, cwd=tmp_path, PYSPARK_PYTHON=str(worker))
-    assert done.returncode == 1
-    assert "sase 0.1.0 is not installed on this executor" in done.stderr
-    assert "compile the job with --standalone" in done.stderr
-    assert "at org.apache.spark" not in done.stderr
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(worker))
+    monkeypatch.setattr(sys, "argv", ["job.py", *RETAIL])
+    with pytest.raises(SystemExit, match="1"):
+        runpy.run_path(str(job), run_name="__main__")
+    said = capsys.readouterr().err
+    assert "sase 0.1.0 is not installed on this executor" in said
+    assert "compile the job with --standalone" in said
+    assert "at org.apache.spark" not in said
 
 
 def hide_sase(folder: Path, allowed: Path) -> Path:

@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 # In a process of its own: one that has spoken to a remote Spark takes every session for a remote one.
 SCRIPT = """
 import logging, sys, tempfile, time
+from contextlib import redirect_stderr
 from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -50,7 +51,10 @@ shell.run_line_magic("load_ext", "sase")
 shell.user_ns["readings"] = events
 shell.run_cell_magic("sase", "found --events readings --catalog retail.toml", text)
 print("magic", spark.table("found").count())
-print("exit", main(["run", "shoplifters.sase", "--catalog", "retail.toml", "--events", "data/retail.parquet"]))
+run = ["run", "shoplifters.sase", "--catalog", "retail.toml", "--events", "data/retail.parquet"]
+with redirect_stderr(sys.stdout):
+    print("stream", main([*run, "--stream"]))
+print("exit", main(run))
 """
 
 
@@ -93,3 +97,4 @@ def test_the_magic_finds_them_there(printed: str) -> None:
 
 def test_the_command_line_runs_there(printed: str) -> None:
     assert "1203  toys             8  2026-03-03 15:01:41" in printed and printed.endswith("exit 0\n")
+    assert "error: with Spark Connect, micro-batches are written where Spark is" in printed and "stream 1\n" in printed

@@ -232,16 +232,6 @@ def test_mixed_formats(fails: Callable[..., str], tmp_path: Path) -> None:
     assert fails("--events", tmp_path) == f"error: {tmp_path} has csv and json files: name those to read\n"
 
 
-def test_delta_without_its_package(fails: Callable[..., str], tmp_path: Path) -> None:
-    """A Delta table is never read as the Parquet files that it is made of."""
-    written(tmp_path / "events.parquet" / "_delta_log" / "0.json", "{}")
-    written(tmp_path / "events.parquet" / "part-0.parquet", "")
-    message = fails("--events", tmp_path / "events.parquet")
-    assert message.startswith("error: Failed to find the data source: delta.")
-    assert message.endswith("\nAdd its package to the session, as with spark-submit --packages\n")
-    assert "SQLSTATE" not in message
-
-
 def test_a_value_of_csv_that_does_not_fit(fails: Callable[..., str], tmp_path: Path) -> None:
     events = written(tmp_path / "e.csv", CSV.replace("A,3,7", "A,3,seven"))
     assert fails("--events", events) == (
