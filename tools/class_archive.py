@@ -14,8 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""What the tests tell Java, here and in conftest: their JVMs are short-lived, so one compiler will do."""
+OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:NewSize=200m -XX:MetaspaceSize=256m"
+)
+"""What the tests tell Java, here and in conftest: their JVMs are short-lived, so one compiler will do, with room for
+what it makes; and room for what Spark makes, which is garbage soon."""
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

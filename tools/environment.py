@@ -88,11 +88,16 @@ def bundles_pip() -> bool:
 def pip(*arguments: str) -> None:
     command = [str(PYTHON), "-m", "pip"] if bundles_pip() else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
     constraints = CONSTRAINTS.name  # relative: pip splits these variables at blanks, and ROOT may hold one
-    pinned = {"PIP_CONSTRAINT": constraints, "PIP_BUILD_CONSTRAINT": constraints, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    settings = {
+        "PIP_CONSTRAINT": constraints,
+        "PIP_BUILD_CONSTRAINT": constraints,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_COMPILE": "1",  # what is imported is compiled then, and most files never are
+    }
     process = subprocess.Popen(
         [*command, *arguments, "--progress-bar=off"],
         cwd=ROOT,
-        env=os.environ | pinned,
+        env=os.environ | settings,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
