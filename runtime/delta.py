@@ -11,7 +11,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+
+from sase.runtime.errors import SaseRunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,6 +30,17 @@ def provide(spark: SparkSession) -> bool:
         spark.dataSource.register(_source())
         _provided.add(spark)
     return spark in _provided
+
+
+def prepare(matches: DataFrame) -> bool:
+    """`provide`, for rows that are to be written; what Delta cannot hold is refused before anything is."""
+    for column in matches.schema:
+        if "interval" in column.dataType.simpleString():
+            raise SaseRunError(
+                f"Delta has no type for an interval, and {column.name} is one: RETURN a number instead, such as "
+                f"unix_seconds(z.ts) - unix_seconds(x.ts) AS {column.name}"
+            )
+    return provide(matches.sparkSession)
 
 
 def is_table(spark: SparkSession, place: str) -> bool:
@@ -171,8 +184,6 @@ def _source() -> type[DataSource]:
 
             path = self.options["path"]
             text = json.dumps(json.loads(schema.json(), object_hook=nullable))
-            if "interval" in schema.simpleString():
-                raise ValueError(f"Delta has no type for an interval: {schema.simpleString()}")
             if not DeltaTable.is_deltatable(path):
                 DeltaTable.create(path, Schema.from_json(text))
             table = DeltaTable(path)

@@ -65,6 +65,6 @@ def _plain(message: str) -> str:
 
 
 def _raised(text: str) -> str:
-    """The line of a Python traceback that names the exception: the first after the frames, which are indented."""
-    lines = re.findall(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", text)
-    return lines[-1] if lines else _plain(text)
+    """The line of the last Python traceback that names the exception: the first that is not indented, as frames are."""
+    lines = text.rpartition("Traceback (most recent call last):\n")[2].splitlines()
+    return next((line for line in lines if line and not line[0].isspace()), _plain(text))

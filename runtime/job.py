@@ -136,7 +136,7 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
 def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
     format = arguments.out_format or format_of(arguments.out) or "parquet"
     mode = "overwrite" if arguments.overwrite else "errorifexists"
-    if format == "delta" and delta.provide(matches.sparkSession) and not arguments.overwrite:
+    if format == "delta" and delta.prepare(matches) and not arguments.overwrite:
         # Spark lets a source in Python append or overwrite, and nothing else.
         if delta.is_table(matches.sparkSession, arguments.out):
             raise there_already(arguments.out)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -136,19 +136,21 @@ def run_stream(
             )
         files = inputs.Files(spark)
         format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
-        if format == "delta":
-            delta.provide(spark)  # before there is a stream, which takes what the session has
-        if arguments.checkpoint:
-            protect_checkpoint(files, arguments, _identity(state, options))
+        checkpoint = Checkpoint(arguments.checkpoint, {"state": state, "buckets": options.buckets})
+        resumed = checkpoint.fits(files, arguments.out)
         with _partitions(spark, options.buckets):
             stream = follow(read(spark, arguments), options)
-        sink = Sink(stream, spark, arguments, format)
+        if format == "delta":
+            delta.prepare(stream.matches())  # before the stream starts: it takes what the session has
+        sink = Sink(stream, spark, arguments, format, resumed)
         writer = stream.packed.writeStream.foreachBatch(sink.write).queryName(name)
-        if arguments.checkpoint:
-            writer = writer.option("checkpointLocation", arguments.checkpoint)
+        if checkpoint.place:
+            writer = writer.option("checkpointLocation", checkpoint.place)
         trigger = (
             {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
         )
+        if not resumed:
+            checkpoint.label(files)  # when nothing can be refused any more
         with _partitions(spark, stream.buckets):
             query = writer.trigger(**trigger).start()
     line = LiveLine(source.time_kind, sink)
@@ -277,36 +279,53 @@ def _open(
 # ---- the checkpoint -----------------------------------------------------------------------------
 
 
-def _identity(state: str | None, options: Options) -> dict[str, Any]:
-    return {"state": state, "buckets": options.buckets}
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where Spark keeps the state; a file in it says what that is made of."""
 
+    place: str | None
+    made_of: Mapping[str, Any]
 
-def protect_checkpoint(files: inputs.Files, arguments: argparse.Namespace, identity: dict[str, Any]) -> None:
-    """Refuses a checkpoint whose state belongs to another query, and an output that belongs to another checkpoint."""
-    place = f"{arguments.checkpoint.rstrip('/')}/sase.json"
-    known = files.read(place)
-    if known is None:
-        if files.has_data(arguments.checkpoint):
-            raise SaseRunError(
-                f"{arguments.checkpoint} is the checkpoint of another program, or no checkpoint at all: choose another"
+    def fits(self, files: inputs.Files, out: str | None) -> bool:
+        """Whether there is one to go on from.
+
+        Refuses a state that belongs to another query, and an output that belongs to another checkpoint.
+        """
+        if self.place is None:
+            return False
+        if (known := files.read(self._label)) is None:
+            if files.has_data(self.place):
+                raise SaseRunError(
+                    f"{self.place} is the checkpoint of another program, or no checkpoint at all: choose another"
+                )
+            if out and files.has_data(out):
+                raise SaseRunError(
+                    f"{out} has data, and {self.place} is a new checkpoint: choose another --out, or the --checkpoint "
+                    "that belongs to it"
+                )
+            return False
+        if (before := json.loads(known)) != self.made_of:
+            what = (
+                f"{before['buckets']} buckets of keys, and not {self.made_of['buckets']}"
+                if before["state"] == self.made_of["state"]
+                else "the state of another query, or of another version of this one"
             )
-        if arguments.out and files.has_data(arguments.out):
             raise SaseRunError(
-                f"{arguments.out} has data, and {arguments.checkpoint} is a new checkpoint: choose another --out, or "
-                "the --checkpoint that belongs to it"
+                f"{self.place} has {what}: start with a new --checkpoint and --out, or go back to what it was made "
+                "with. (Conditions between events and RETURN may change as long as they read the same attributes.)"
             )
-        files.write(place, json.dumps(identity))
-    elif json.loads(known) != identity:
-        before = json.loads(known)
-        what = (
-            f"{before['buckets']} buckets of keys, and not {identity['buckets']}"
-            if before["state"] == identity["state"]
-            else "the state of another query, or of another version of this one"
-        )
-        raise SaseRunError(
-            f"{arguments.checkpoint} has {what}: start with a new --checkpoint and --out, or go back to what it was "
-            "made with. (Conditions between events and RETURN may change as long as they read the same attributes.)"
-        )
+        return True
+
+    def label(self, files: inputs.Files) -> None:
+        if self.place is not None:
+            # Whole or not at all: this moment, too, is one to be killed at.
+            hidden = f"{self.place.rstrip('/')}/_sase.json"
+            files.write(hidden, json.dumps(self.made_of))
+            files.rename(hidden, self._label)
+
+    @property
+    def _label(self) -> str:
+        return f"{(self.place or '').rstrip('/')}/sase.json"
 
 
 # ---- sinks --------------------------------------------------------------------------------------
@@ -324,9 +343,16 @@ class Sink:
     spark: SparkSession
     arguments: argparse.Namespace
     format: str
+    resumed: bool
     rejected: int = 0
     matches: int = 0
     states: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def remembered(self) -> str:
+        """How many events. After a restart, a bucket that has not worked yet may have some."""
+        unknown = self.resumed and len(self.states) < self.stream.buckets
+        return f"{'≥ ' if unknown else ''}{sum(self.states.values()):,}"
 
     def write(self, packed: DataFrame, batch: int) -> None:
         packed = packed.persist()
@@ -376,6 +402,10 @@ class Sink:
 # ---- the live line ------------------------------------------------------------------------------
 
 
+_NO_WATERMARK = "1970-01-01T00:00:00"
+"""Where Spark's watermark stands before there is an event."""
+
+
 class LiveLine:
     """One line on stderr: events in, late, state size, matches, watermark, latency. On a terminal it stays in place."""
 
@@ -405,8 +435,9 @@ class LiveLine:
 
     def end(self, progress: Iterable[Any]) -> None:
         self._take(progress)
-        if self.seen >= 0:
-            print(f"\r\x1b[K{self.text()}" if sys.stderr.isatty() else self.text(), file=sys.stderr, flush=True)
+        text = self.text()
+        if self.seen >= 0 and (sys.stderr.isatty() or text != self.shown):
+            print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
     def _take(self, progress: Iterable[Any]) -> None:
         for each in progress:
@@ -415,8 +446,8 @@ class LiveLine:
             self.seen = each.batchId
             self.events += each.numInputRows
             self.latency = each.durationMs.get("triggerExecution", 0) / 1000
-            if each.eventTime.get("watermark"):
-                self.watermark = self._moment(each.eventTime["watermark"])
+            if (watermark := each.eventTime.get("watermark")) and not watermark.startswith(_NO_WATERMARK):
+                self.watermark = self._moment(watermark)
 
     def _moment(self, text: str) -> str:
         if self.time_kind == "timestamp":
@@ -426,6 +457,6 @@ class LiveLine:
 
     def text(self) -> str:
         parts = [f"events in {self.events:,}", f"late or bad {self.sink.rejected:,}"]
-        parts += [f"state {sum(self.sink.states.values()):,} events", f"matches {self.sink.matches:,}"]
+        parts += [f"state {self.sink.remembered} events", f"matches {self.sink.matches:,}"]
         parts += [f"watermark {self.watermark or '-'}", f"latency {duration(self.latency)}"]
         return " · ".join(parts)

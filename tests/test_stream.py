@@ -200,7 +200,9 @@ def test_run_restarts_where_it_stopped_and_refuses_what_does_not_fit(
     assert main(command) == 1
     assert "has the state of another query, or of another version of this one" in capsys.readouterr().err
     (folder / "q.sase").write_text(QUERIES["trailing negation"].replace("y.ts AS last", "y.ts AS second"))
+    capsys.readouterr()
     assert main(command) == 0, "what is made of a match may change"
+    assert "state ≥ 0 events" in capsys.readouterr().err, "no bucket has told yet"
 
 
 def test_csv_and_a_table_are_sources(
