@@ -64,6 +64,7 @@ def _has_format(spark: SparkSession) -> bool:
 def _source() -> type[DataSource]:
     """The source. Made in a function, so that it is pickled by value: workers need deltalake, and nothing of ours."""
     import json
+    from itertools import chain
     from uuid import uuid4
 
     from pyspark.sql.datasource import (
@@ -102,7 +103,8 @@ def _source() -> type[DataSource]:
             self.name, self.size, self.rows = name, size, rows
 
     class Writer(DataSourceArrowWriter):
-        """One file a task. Until `commit` writes to the log, nobody reads it."""
+        """One file a task. Until `commit` writes to the log, nobody reads it; if that fails, it is left for VACUUM, since
+        who failed may have been too late to say that it had succeeded."""
 
         def __init__(self, options: Mapping[str, str], schema: str, overwrite: bool) -> None:
             self.path, self.schema, self.overwrite = options["path"], schema, overwrite
@@ -123,7 +125,7 @@ def _source() -> type[DataSource]:
                 return Written(name, 0, 0)
             with self.files().open_output_stream(name) as file:
                 with pq.ParquetWriter(file, first.schema) as writer:
-                    for batch in (first, *batches):
+                    for batch in chain([first], batches):
                         writer.write_batch(batch)
                         rows += batch.num_rows
                 return Written(name, file.tell(), rows)
@@ -139,7 +141,10 @@ def _source() -> type[DataSource]:
             if self.application is not None:
                 done = table.transaction_version(self.application)
                 if done is not None and done >= self.version:
-                    return self.abort(messages)
+                    for each in messages:
+                        if each.rows:
+                            self.files().delete_file(each.name)
+                    return
                 transactions = [Transaction(self.application, self.version)]
             added: list[AddAction | RemoveAction] = [
                 AddAction(each.name, each.size, {}, int(time() * 1000), True, json.dumps({"numRecords": each.rows}))
@@ -152,11 +157,6 @@ def _source() -> type[DataSource]:
                 Schema.from_json(self.schema),
                 commit_properties=CommitProperties(app_transactions=transactions),
             )
-
-        def abort(self, messages: list[Any]) -> None:
-            for each in messages:
-                if each is not None and each.rows:
-                    self.files().delete_file(each.name)
 
     class Delta(DataSource):
         # The names of options come in lower case.
