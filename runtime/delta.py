@@ -103,8 +103,10 @@ def _source() -> type[DataSource]:
             self.name, self.size, self.rows = name, size, rows
 
     class Writer(DataSourceArrowWriter):
-        """One file a task. Until `commit` writes to the log, nobody reads it; if that fails, it is left for VACUUM, since
-        who failed may have been too late to say that it had succeeded."""
+        """One file a task. Until `commit` writes to the log, nobody reads it.
+
+        A file of a write that fails is left for VACUUM: the commit may have been made, and the news of it lost.
+        """
 
         def __init__(self, options: Mapping[str, str], schema: str, overwrite: bool) -> None:
             self.path, self.schema, self.overwrite = options["path"], schema, overwrite
