@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, DayTimeIntervalType, MapType, StructType, YearMonthIntervalType
 
 from sase.runtime.errors import SaseRunError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
-    from pyspark.sql.types import StructType
 
 
 _provided: WeakSet[SparkSession] = WeakSet()
@@ -26,44 +26,65 @@ _provided: WeakSet[SparkSession] = WeakSet()
 
 def provide(spark: SparkSession) -> bool:
     """Sees to it that the session has the format "delta", if there is a way. Whether it is ours."""
-    if spark not in _provided and find_spec("deltalake") is not None and not _has_format(spark):
+    if spark not in _provided and find_spec("deltalake") is not None and not is_known(spark):
         spark.dataSource.register(_source())
         _provided.add(spark)
     return spark in _provided
 
 
 def prepare(matches: DataFrame) -> bool:
-    """`provide`, for rows that are to be written; what Delta cannot hold is refused before anything is."""
+    """`provide`, for rows that are to be written. Refuses what Delta cannot hold before anything is written."""
     for column in matches.schema:
-        if "interval" in column.dataType.simpleString():
+        if _has_interval(column.dataType):
             raise SaseRunError(
                 f"Delta has no type for an interval, and {column.name} is one: RETURN a number instead, such as "
                 f"unix_seconds(z.ts) - unix_seconds(x.ts) AS {column.name}"
             )
-    return provide(matches.sparkSession)
+    spark = matches.sparkSession
+    ours = provide(spark)
+    if not ours and not is_known(spark):
+        raise SaseRunError(
+            "this Spark does not know Delta: add its package to the session, as with spark-submit --packages, or "
+            "install deltalake"
+        )
+    return ours
 
 
-def is_table(spark: SparkSession, place: str) -> bool:
-    """Whether there is a Delta table at a path."""
+def _has_interval(kind: DataType) -> bool:
+    match kind:
+        case StructType():
+            return any(_has_interval(field.dataType) for field in kind)
+        case ArrayType():
+            return _has_interval(kind.elementType)
+        case MapType():
+            return _has_interval(kind.keyType) or _has_interval(kind.valueType)
+        case _:
+            return isinstance(kind, DayTimeIntervalType | YearMonthIntervalType)
+
+
+def is_known(spark: SparkSession) -> bool:
+    """Whether the session has the format "delta", whoever made it."""
     try:
-        return bool(spark.read.format("delta").load(place).columns)
-    except Exception as error:
-        if "[DATA_SOURCE_NOT_FOUND]" in str(error):
-            raise
-        return False
-
-
-def _has_format(spark: SparkSession) -> bool:
-    try:
-        is_table(spark, "/no table")
+        columns_of(spark, "/no table")
     except Exception:
         return False
     return True
 
 
+def columns_of(spark: SparkSession, place: str) -> StructType | None:
+    """The columns of the Delta table at a path; None if there is no table."""
+    try:
+        return spark.read.format("delta").load(place).schema
+    except Exception as error:
+        if "[DATA_SOURCE_NOT_FOUND]" in str(error):
+            raise
+        return None
+
+
 def _source() -> type[DataSource]:
     """The source. Made in a function, so that it is pickled by value: workers need deltalake, and nothing of ours."""
     import json
+    from contextlib import suppress
     from itertools import chain
     from uuid import uuid4
 
@@ -144,7 +165,7 @@ def _source() -> type[DataSource]:
                 done = table.transaction_version(self.application)
                 if done is not None and done >= self.version:
                     for each in messages:
-                        if each.rows:
+                        with suppress(OSError):  # VACUUM will find it
                             self.files().delete_file(each.name)
                     return
                 transactions = [Transaction(self.application, self.version)]
@@ -191,8 +212,9 @@ def _source() -> type[DataSource]:
             table = DeltaTable(path)
             if partitions := table.metadata().partition_columns:
                 raise ValueError(f"{path} is partitioned by {', '.join(partitions)}: that takes Delta's own package")
-            if not overwrite and table.schema() != Schema.from_json(text):
-                raise ValueError(f"{path} has other columns, {self.schema().simpleString()}")
+            if not overwrite and self.schema().simpleString() != schema.simpleString():
+                there, given = self.schema().simpleString(), schema.simpleString()
+                raise ValueError(f"{path} has other columns: {there}, and not {given}")
             return Writer(dict(self.options), text, overwrite)
 
     return Delta

@@ -104,9 +104,19 @@ class Files:
         path, system = self._open(pattern)
         return list(system.globStatus(path) or [])
 
+    def exists(self, location: str) -> bool:
+        """Whether there is anything at this very path; False if there is no way to tell."""
+        if self._session is None:
+            return False
+        path, system = self._open(location)
+        return bool(system.exists(path))
+
     def has_data(self, location: str) -> bool:
-        """Whether there is a file, at any depth, that is not hidden."""
-        return any(self._holds(status) for status in self.matching(location) or ())
+        """Whether there is a file at this very path, or at any depth below it, that is not hidden."""
+        if not self.exists(location):
+            return False
+        path, system = self._open(location)
+        return self._holds(system.getFileStatus(path))
 
     def _holds(self, status: JavaObject) -> bool:
         if str(status.getPath().getName()).startswith(("_", ".")):
@@ -118,7 +128,7 @@ class Files:
 
     def read(self, location: str) -> str | None:
         """A small text; None if there is no such file."""
-        if not self.matching(location):
+        if not self.exists(location):
             return None
         path, system = self._open(location)
         stream = system.open(path)
@@ -225,7 +235,7 @@ def _read(spark: SparkSession, each: Input, source: Source, types: Collection[st
             # Without enforceSchema, the header of each file is compared with these names.
             return strict.csv(each.location, schema(header, columns), header=True, enforceSchema=False)
         case "json":
-            return strict.json(each.location, schema(_json_columns(spark, each, source, types, columns), columns))
+            return strict.json(each.location, schema(json_columns(spark, each, source, types, columns), columns))
         case known:
             return spark.read.format(known).load(each.location)
 
@@ -235,7 +245,7 @@ def schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
     return StructType([StructField(name, kinds.get(name.lower(), StringType())) for name in names])
 
 
-def _json_columns(
+def json_columns(
     spark: SparkSession, each: Input, source: Source, types: Collection[str], columns: Iterable[str]
 ) -> list[str]:
     """The columns of JSON lines, spelled as in the first 1,000 of them.

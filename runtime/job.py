@@ -122,8 +122,7 @@ def run_job(
 
 def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -> None:
     """Refuses to write over anything that is not meant to go. (Spark Connect looks by itself, if later.)"""
-    found = files.matching(out)
-    if not found:
+    if not files.exists(out):
         return
     if not overwrite:
         raise there_already(out)
@@ -138,7 +137,7 @@ def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
     mode = "overwrite" if arguments.overwrite else "errorifexists"
     if format == "delta" and delta.prepare(matches) and not arguments.overwrite:
         # Spark lets a source in Python append or overwrite, and nothing else.
-        if delta.is_table(matches.sparkSession, arguments.out):
+        if delta.columns_of(matches.sparkSession, arguments.out) is not None:
             raise there_already(arguments.out)
         mode = "append"
     return save(matches, arguments.out, format, mode)

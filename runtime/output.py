@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from sase.runtime import delta
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted
 from sase.runtime.report import table
@@ -36,6 +37,27 @@ def write(matches: DataFrame, place: str, format: str, mode: str, **options: Any
         matches = matches.select([column.alias(name) for name, column in _flat(matches)])
         options["header"] = True
     matches.write.options(**options).save(place, format, mode)
+
+
+def refuse_misfits(matches: DataFrame, place: str, format: str) -> None:
+    """Refuses what a stream could not write to `place`, before it starts and not at its first match."""
+    if format == "csv":
+        _flat(matches)
+    if format != "delta":
+        if "batch" in (name.lower() for name in matches.columns):
+            raise SaseRunError("files are written as batch=N for each micro-batch: RETURN batch under another name")
+        return
+    delta.prepare(matches)
+    there = delta.columns_of(matches.sparkSession, place)
+    if there is not None and there.simpleString() != matches.schema.simpleString():
+        raise SaseRunError(
+            f"{place} has the columns {_listed(there)}, and the query gives {_listed(matches.schema)}: put RETURN "
+            "back, or start with a new --checkpoint and --out"
+        )
+
+
+def _listed(schema: StructType) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
 
 
 def there_already(place: str) -> SaseRunError:

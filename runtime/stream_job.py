@@ -10,10 +10,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -70,6 +69,9 @@ def main(
             traceback.print_exc()
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,34 +137,39 @@ def run_stream(
                 "to the cluster, or start the stream in Python, as query.run(events).writeStream…"
             )
         files = inputs.Files(spark)
-        format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
-        checkpoint = Checkpoint(arguments.checkpoint, {"state": state, "buckets": options.buckets})
-        resumed = checkpoint.fits(files, arguments.out)
+        places = Places.of(arguments)
+        made_of = {"state": state, "buckets": options.buckets, **places.qualified(files)}
+        checkpoint = Checkpoint(arguments.checkpoint, made_of)
+        resumed = checkpoint.fits(files, places)
         with _partitions(spark, options.buckets):
             stream = follow(read(spark, arguments), options)
-        if format == "delta":
-            delta.prepare(stream.matches())  # before the stream starts: it takes what the session has
-        sink = Sink(stream, spark, arguments, format, resumed)
+        if places.out:
+            output.refuse_misfits(stream.matches(), places.out, places.format)
+        sink = Sink(stream, spark, arguments, places, resumed)
         writer = stream.packed.writeStream.foreachBatch(sink.write).queryName(name)
         if checkpoint.place:
             writer = writer.option("checkpointLocation", checkpoint.place)
         trigger = (
             {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
         )
+        writer = writer.trigger(**trigger)
         if not resumed:
             checkpoint.label(files)  # when nothing can be refused any more
         with _partitions(spark, stream.buckets):
-            query = writer.trigger(**trigger).start()
+            query = writer.start()
     line = LiveLine(source.time_kind, sink)
-    try:
-        with _interruptible() as interrupted:
+    with _interruptible() as interrupted:
+        try:
             while not (interrupted.is_set() or _terminated(query)):
                 line.show(query.recentProgress)
             query.stop()
-    except Exception as error:
-        raise SaseRunError(_cause(error)) from error
-    finally:
-        line.end(query.recentProgress)
+        except Exception as error:
+            if not interrupted.is_set():
+                raise SaseRunError(_cause(error)) from error
+        finally:
+            with suppress(Exception):  # spark-submit ends its JVM at once
+                line.take(query.recentProgress)
+            line.end()
     return 0
 
 
@@ -216,7 +223,12 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
             known = "table"
         if known is None:
             raise SaseRunError(f"nothing tells the format of {location}, where there are no files yet: add --format")
+        if found and not found[0].isDirectory() and files.exists(location):
+            raise SaseRunError(f"{location} is a file, and a stream follows a directory: name the one that it is in")
         paths = tuple(str(status.getPath()) for status in found or ())
+        for ours in filter(None, (arguments.out, arguments.late_out, arguments.checkpoint)):
+            if any(f"{files.qualified(ours)}/".startswith(f"{path}/") for path in paths):
+                raise SaseRunError(f"{ours} lies within {location}, where the events come from: choose another place")
         given.append(inputs.Input(event_type, location, known, paths))
     shared = shared_types([each.type for each in given], source)
     limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
@@ -242,36 +254,40 @@ def _open(
     files: inputs.Files,
     each: inputs.Input,
     source: Source,
-    types: Iterable[str],
+    types: Collection[str],
 ) -> DataFrame:
     """One stream. Text that cannot be read does not stop it: it comes as a corrupt record."""
-    columns = expected(source, list(types))
+    columns = expected(source, types)
+    there = any(files.has_data(path) for path in each.paths)
     match each.format:
         case "table":
             return reader.table(each.location)
         case "delta":
-            if delta.provide(spark):
+            if delta.provide(spark) or not delta.is_known(spark):
                 raise SaseRunError(
                     f"{each.location} is a Delta table, and following one takes Delta's own package: spark-submit "
                     "--packages io.delta:delta-spark_2.13:<version>"
                 )
             return reader.format("delta").load(each.location)
         case "json":
-            schema = inputs.schema([*columns, CORRUPT], columns)
+            names = inputs.json_columns(spark, each, source, types, columns) if there else columns
+            schema = inputs.schema([*names, CORRUPT], columns)
             return reader.json(each.location, schema, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
         case "csv":
-            if not files.has_data(each.location):
+            if not there:
                 raise SaseRunError(
                     f"{each.location} has no CSV file yet to tell the order of its columns: start when there is one"
                 )
             header = spark.read.csv(each.location, header=True).columns
             schema = inputs.schema([*header, CORRUPT], columns)
-            return reader.csv(each.location, schema, header=True, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+            # Without enforceSchema, the header of each file is compared with these names.
+            known = reader.options(
+                header=True, enforceSchema=False, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT
+            )
+            return known.csv(each.location, schema)
         case known:
             schema = (
-                spark.read.format(known).load(each.location).schema
-                if files.has_data(each.location)
-                else inputs.schema(list(columns), columns)
+                spark.read.format(known).load(each.location).schema if there else inputs.schema(list(columns), columns)
             )
             return reader.format(known).schema(schema).load(each.location)
 
@@ -286,7 +302,7 @@ class Checkpoint:
     place: str | None
     made_of: Mapping[str, Any]
 
-    def fits(self, files: inputs.Files, out: str | None) -> bool:
+    def fits(self, files: inputs.Files, places: Places) -> bool:
         """Whether there is one to go on from.
 
         Refuses a state that belongs to another query, and an output that belongs to another checkpoint.
@@ -298,23 +314,32 @@ class Checkpoint:
                 raise SaseRunError(
                     f"{self.place} is the checkpoint of another program, or no checkpoint at all: choose another"
                 )
-            if out and files.has_data(out):
-                raise SaseRunError(
-                    f"{out} has data, and {self.place} is a new checkpoint: choose another --out, or the --checkpoint "
-                    "that belongs to it"
-                )
+            for place in filter(None, (places.out, places.late)):
+                if files.has_data(place):
+                    raise SaseRunError(
+                        f"{place} has data, and {self.place} is a new checkpoint: choose another place, or the "
+                        "--checkpoint that belongs to it"
+                    )
             return False
-        if (before := json.loads(known)) != self.made_of:
-            what = (
-                f"{before['buckets']} buckets of keys, and not {self.made_of['buckets']}"
-                if before["state"] == self.made_of["state"]
-                else "the state of another query, or of another version of this one"
-            )
+        before = json.loads(known)
+        differ = [name for name, value in self.made_of.items() if before.get(name) != value]
+        if differ:
             raise SaseRunError(
-                f"{self.place} has {what}: start with a new --checkpoint and --out, or go back to what it was made "
-                "with. (Conditions between events and RETURN may change as long as they read the same attributes.)"
+                f"{self.place} has {self._other(differ[0], before)}: start with a new --checkpoint and --out, or go "
+                "back to what it was made with. (Conditions between events and RETURN may change as long as they read "
+                "the same attributes.)"
             )
         return True
+
+    def _other(self, name: str, before: Mapping[str, Any]) -> str:
+        match name:
+            case "state":
+                return "the state of another query, or of another version of this one"
+            case "buckets":
+                return f"{before[name]} buckets of keys, and not {self.made_of[name]}"
+            case _:
+                option = {"out": "--out", "late": "--late-out", "format": "--out-format"}[name]
+                return f"{option} {before.get(name) or 'nowhere'}, and not {self.made_of[name] or 'nowhere'}"
 
     def label(self, files: inputs.Files) -> None:
         if self.place is not None:
@@ -331,6 +356,25 @@ class Checkpoint:
 # ---- sinks --------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where matches and rejected events go; None where they are printed."""
+
+    out: str | None
+    format: str
+    late: str | None
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Places:
+        format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
+        out = arguments.out and arguments.out.rstrip("/")
+        return cls(out, format, arguments.late_out or (out and f"{out}-late"))
+
+    def qualified(self, files: inputs.Files) -> dict[str, str | None]:
+        out, late = (place and files.qualified(place) for place in (self.out, self.late))
+        return {"out": out, "format": self.format, "late": late}
+
+
 @dataclass
 class Sink:
     """Writes each micro-batch once: a batch that is repeated after a crash finds its output there, or no trace of it.
@@ -342,7 +386,7 @@ class Sink:
     stream: Stream
     spark: SparkSession
     arguments: argparse.Namespace
-    format: str
+    places: Places
     resumed: bool
     rejected: int = 0
     matches: int = 0
@@ -357,33 +401,35 @@ class Sink:
     def write(self, packed: DataFrame, batch: int) -> None:
         packed = packed.persist()
         try:
-            rows = packed.select("bucket", "kind", "size").collect()
-            sizes = {kind: sum(row["size"] for row in rows if row["kind"] == kind) for kind in ("match", "rejected")}
-            if sizes["match"]:
-                self.matches += self._matches(self.stream.matches(packed), batch)
-            if sizes["rejected"]:
-                self.rejected += sizes["rejected"]
-                self._rejected(self.stream.rejected(packed), batch)
-            self.states |= {row["bucket"]: row["size"] for row in rows if row["kind"] == "state"}
+            with explained():
+                self._write(packed, batch)
         finally:
             packed.unpersist()
 
+    def _write(self, packed: DataFrame, batch: int) -> None:
+        rows = packed.select("bucket", "kind", "size").collect()
+        sizes = {kind: sum(row["size"] for row in rows if row["kind"] == kind) for kind in ("match", "rejected")}
+        if sizes["match"]:
+            self.matches += self._matches(self.stream.matches(packed), batch)
+        if sizes["rejected"]:
+            self.rejected += sizes["rejected"]
+            self._rejected(self.stream.rejected(packed), batch)
+        self.states |= {row["bucket"]: row["size"] for row in rows if row["kind"] == "state"}
+
     def _matches(self, matches: DataFrame, batch: int) -> int:
-        if not self.arguments.out:
+        if self.places.out is None:
             return output.show(matches, self.arguments.limit)
-        return self._save(matches, self.arguments.out, self.format, batch)
+        return self._save(matches, self.places.out, self.places.format, batch)
 
     def _rejected(self, rejected: DataFrame, batch: int) -> None:
-        place = self.arguments.late_out or (f"{self.arguments.out.rstrip('/')}-late" if self.arguments.out else None)
-        if place is None:
+        if self.places.late is None:
             print("rejected:", file=sys.stderr)
             for row in rejected.limit(5).toJSON().collect():
                 print(f"  {row}", file=sys.stderr)
             return
-        self._save(rejected, place, "json", batch)
+        self._save(rejected, self.places.late, "json", batch)
 
     def _save(self, rows: DataFrame, place: str, format: str, batch: int) -> int:
-        place = place.rstrip("/")
         files = inputs.Files(self.spark)
         if format == "delta":
             # Spark's name for the checkpoint: it has one as long as it lives.
@@ -392,7 +438,7 @@ class Sink:
             output.write(rows, place, format, "append", txnAppId=name, txnVersion=batch)
             return rows.count()
         target, unfinished = f"{place}/batch={batch}", f"{place}/_unfinished/{batch}"
-        if files.matching(target):
+        if files.exists(target):
             return 0  # written before a crash: the same events give the same rows
         found = output.save(rows, unfinished, format, "overwrite")
         files.rename(unfinished, target)
@@ -412,6 +458,7 @@ class LiveLine:
     def __init__(self, time_kind: str, sink: Sink) -> None:
         self.time_kind = time_kind
         self.sink = sink
+        self.begun = False
         self.seen = -1
         self.events = 0
         self.watermark = ""
@@ -420,9 +467,9 @@ class LiveLine:
         self.printed = 0.0
 
     def show(self, progress: Iterable[Any]) -> None:
-        self._take(progress)
+        self.take(progress)
         text = self.text()
-        if self.seen < 0 or text == self.shown:
+        if not self.begun or text == self.shown:
             return
         if sys.stderr.isatty():
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
@@ -433,15 +480,16 @@ class LiveLine:
             return
         self.shown = text
 
-    def end(self, progress: Iterable[Any]) -> None:
-        self._take(progress)
+    def end(self) -> None:
         text = self.text()
-        if self.seen >= 0 and (sys.stderr.isatty() or text != self.shown):
+        if self.begun and (sys.stderr.isatty() or text != self.shown):
             print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
-    def _take(self, progress: Iterable[Any]) -> None:
+    def take(self, progress: Iterable[Any]) -> None:
         for each in progress:
-            if each.batchId <= self.seen:
+            self.begun = True
+            # While there is nothing to do, Spark reports the batch that will be next.
+            if each.batchId <= self.seen or "addBatch" not in each.durationMs:
                 continue
             self.seen = each.batchId
             self.events += each.numInputRows
@@ -452,8 +500,8 @@ class LiveLine:
     def _moment(self, text: str) -> str:
         if self.time_kind == "timestamp":
             return text.replace("T", " ").replace(".000Z", "").rstrip("Z")
-        since = datetime.fromisoformat(text.replace("Z", "+00:00")) - datetime(1970, 1, 1, tzinfo=UTC)
-        return f"{since // timedelta(milliseconds=1) - EPOCH:,}"
+        instant = getattr(self.sink.spark._jvm, "java.time.Instant")  # Python's years end with 9999
+        return f"{instant.parse(text).toEpochMilli() - EPOCH:,}"
 
     def text(self) -> str:
         parts = [f"events in {self.events:,}", f"late or bad {self.sink.rejected:,}"]

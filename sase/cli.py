@@ -75,8 +75,6 @@ def _run(arguments: argparse.Namespace) -> int:
             raise OptionError("--html shows a run that has ended, and a stream does not end")
         from sase.runtime.stream_job import run_stream
 
-        if arguments.html:
-            raise OptionError("--html shows matches that are there, and a stream has no last one: leave it out")
         module = query.module
         state = getattr(module, "STATE", None)
         return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)

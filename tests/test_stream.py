@@ -195,6 +195,8 @@ def test_run_restarts_where_it_stopped_and_refuses_what_does_not_fit(
 
     assert main([*command, "--buckets", "3"]) == 1
     assert "2 buckets of keys, and not 3" in capsys.readouterr().err
+    assert main([*command, "--out", str(folder / "elsewhere")]) == 1
+    assert f"has --out file:{folder}/out, and not file:{folder}/elsewhere" in capsys.readouterr().err
     changed = QUERIES["trailing negation"].replace("15 minutes", "16 minutes")
     (folder / "q.sase").write_text(changed)
     assert main(command) == 1
@@ -227,11 +229,53 @@ def test_csv_and_a_table_are_sources(
     spark.sql("DROP TABLE read_live")
 
 
+def test_integer_times_other_cases_and_odd_paths(
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Keys in capitals are the columns of the catalog, as in batch; brackets in a path are no wildcard there."""
+    (folder / "catalog.toml").write_text('time = "ts"\n' + "".join(f'[types.{name}]\nid = "bigint"\n' for name in "AB"))
+    (folder / "q.sase").write_text("EVENT SEQ(A x, B y) WHERE [id] WITHIN 100")
+    (folder / "in").mkdir()
+    (folder / "in" / "0.json").write_text(
+        '{"type": "A", "ts": 5, "ID": 1}\n{"type": "B", "ts": 7, "ID": 1}\n{"type": "TICK", "ts": 1000, "ID": 0}\n'
+    )
+    command = [
+        *("run", str(folder / "q.sase"), "--catalog", str(folder / "catalog.toml"), "--stream", "--buckets", "1"),
+        *("--events", str(folder / "in"), "--out", str(folder / "o[4]"), "--checkpoint", str(folder / "ck[4]")),
+        *("--max-delay", "5", "--trigger", "available-now"),
+    ]
+    assert main(command) == 0
+    assert "matches 1 · watermark 995 ·" in capsys.readouterr().err
+    assert main(command) == 0, "it finds its checkpoint"
+
+
+def test_csv_files_have_one_order_of_columns(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "in").mkdir()
+    (folder / "in" / "0.csv").write_text(f"type,ts,id,n\nA,{NOON},5,7\n")
+    (folder / "in" / "1.csv").write_text(f"type,ts,n,id\nB,{NOON},5,7\n")
+    assert main([*command, "--format", "csv"]) == 1
+    assert "CSV header does not conform to the schema" in capsys.readouterr().err
+
+
 def test_the_kafka_variant_of_a_job_is_code() -> None:
     job = sase.compile(QUERIES["trailing negation"], CATALOG, stream=True).job
     variant = job.partition("# Or from Kafka")[2].partition("if __name__")[0].splitlines()[2:]
     code = compile("\n".join(line.strip()[2:] for line in variant).replace("return ", "tables = "), "job.py", "exec")
     assert {"spark", "arguments", "F", "schema", "tables"} <= set(code.co_names)
+
+
+def test_a_sink_that_fails_says_why(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(folder / "in", "0.json", [("A", NOON, "k", 1)])
+    (folder / "q.sase").write_text(QUERIES["one event"].replace("x.n > 3", "x.n = 1"))
+    (folder / "out").mkdir()
+    (folder / "out" / "_unfinished").write_text("in the way")
+    assert main(command) == 1
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert message == f"error: Parent path is not a directory: file:{folder}/out/_unfinished"
 
 
 def test_a_key_with_too_many_events_stops_the_stream(
@@ -257,14 +301,43 @@ def test_what_is_not_for_streams(
     assert capsys.readouterr().err.strip() == message
 
 
+@pytest.mark.parametrize("place", ["out", "out-late"])
 def test_an_output_belongs_to_its_checkpoint(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    write(folder / "in", "0.json", stream_of(3, 5))
+    (folder / place / "batch=0").mkdir(parents=True)
+    (folder / place / "batch=0" / "old.parquet").write_bytes(b"")
+    assert main(command) == 1
+    assert f"{place} has data, and " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "query", "message"),
+    [
+        (["--trigger", "soon"], None, "soon"),
+        ([], "EVENT A x RETURN x.n AS batch", "files are written as batch=N for each micro-batch: RETURN batch under"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_starts(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str], more: list[str],
+    query: str | None, message: str,
+) -> None:  # fmt: skip
+    write(folder / "in", "0.json", stream_of(3, 5))
+    (folder / "q.sase").write_text(query or QUERIES["trailing negation"])
+    assert main([*command, *more]) == 1
+    assert message in capsys.readouterr().err
+    assert not (folder / "ck").exists(), "another query may still use it"
+
+
+def test_a_stream_follows_a_directory_of_events_alone(
     spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder / "in", "0.json", stream_of(3, 5))
-    (folder / "out" / "batch=0").mkdir(parents=True)
-    (folder / "out" / "batch=0" / "old.parquet").write_bytes(b"")
-    assert main(command) == 1
-    assert "out has data, and " in capsys.readouterr().err
+    assert main([*command, "--out", str(folder / "in" / "out")]) == 1
+    assert "in/out lies within " in capsys.readouterr().err
+    assert main([*command, "--events", str(folder / "in" / "0.json")]) == 1
+    assert "0.json is a file, and a stream follows a directory" in capsys.readouterr().err
 
 
 # ---- restart after a crash ----------------------------------------------------------------------

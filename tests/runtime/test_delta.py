@@ -80,7 +80,7 @@ def test_rows_of_another_kind_are_refused(spark: SparkSession, table: str) -> No
     save(spark.range(2), table)
     with pytest.raises(SaseRunError) as caught:
         save(spark.sql("SELECT 'a' AS id"), table)
-    assert str(caught.value) == f"{table} has other columns, struct<id:bigint>"
+    assert str(caught.value) == f"{table} has other columns: struct<id:bigint>, and not struct<id:string>"
 
 
 def test_a_table_in_partitions_is_read_and_not_written(spark: SparkSession, table: str) -> None:
@@ -91,10 +91,18 @@ def test_a_table_in_partitions_is_read_and_not_written(spark: SparkSession, tabl
         save(rows, table)
 
 
+def test_an_interval_is_found_by_its_type(spark: SparkSession) -> None:
+    assert delta.prepare(spark.sql("SELECT named_struct('interval_id', 1) AS x"))
+    with pytest.raises(SaseRunError, match="and x is one"):
+        delta.prepare(spark.sql("SELECT array(named_struct('a', INTERVAL 1 HOUR)) AS x"))
+
+
 def test_a_session_without_delta(spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     other = spark.newSession()
     monkeypatch.setattr(delta, "find_spec", lambda name: None)
     assert not delta.provide(other)
+    with pytest.raises(SaseRunError, match="this Spark does not know Delta: add its package"):
+        delta.prepare(other.range(1))
     with pytest.raises(SaseRunError) as caught, explained():
         other.read.format("delta").load(table)
     message = str(caught.value)
