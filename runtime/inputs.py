@@ -72,7 +72,10 @@ def _find(spark: SparkSession, files: Files, event_type: str | None, location: s
     found = files.matching(location)
     if found:
         paths = tuple(str(status.getPath()) for status in found)
-        return Input(event_type, location, format or files.format(location, found), paths)
+        format = format or files.format(location, found)
+        if format == "delta" and not files.exists(f"{location}/_delta_log"):
+            raise SaseRunError(f"{location} is not a Delta table: name each table with an --events of its own")
+        return Input(event_type, location, format, paths)
     if is_table(spark, location):
         return Input(event_type, location, "table")
     if found is None and (known := format or format_of(location)):

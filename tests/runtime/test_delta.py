@@ -134,6 +134,8 @@ def test_from_delta_to_delta(spark: SparkSession, table: str, run: Callable[...,
     assert run(status=1) == f"error: {table} exists: add --overwrite to replace it, or choose another --out\n"
     assert "matches 2" in run("--overwrite")
     assert spark.read.format("delta").load(table).count() == 2
+    message = run("--overwrite", events="event*", status=1)
+    assert "event* is not a Delta table: name each table with an --events of its own" in message
 
 
 @pytest.mark.parametrize("stream", [False, True])
