@@ -1,18 +1,15 @@
-"""The front door of a streaming job, and of `sase run --stream`: arguments, sources, sinks, restart, a live line."""
+"""The front door of a streaming job, and of `sase run --stream`: arguments, sources, and a run until it is stopped."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import signal
 import sys
 import threading
-import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +19,9 @@ from pyspark.sql.utils import is_remote
 from sase.runtime import delta, inputs, job, output
 from sase.runtime.errors import SaseRunError, explain, explained
 from sase.runtime.events import Source, expected, shared_types
-from sase.runtime.live_worker import EPOCH
-from sase.runtime.report import duration
+from sase.runtime.live_line import LiveLine
 from sase.runtime.session import session
+from sase.runtime.sink import Checkpoint, Places, Sink
 from sase.runtime.stream import CORRUPT, Options, Stream
 
 Tables = list[tuple[str | None, DataFrame]]
@@ -138,6 +135,8 @@ def run_stream(
             )
         files = inputs.Files(spark)
         places = Places.of(arguments)
+        for place in filter(None, (places.out, places.late, arguments.checkpoint)):
+            _refuse_inside(files, place, arguments.events, source)
         made_of = {"state": state, "buckets": options.buckets, **places.qualified(files)}
         checkpoint = Checkpoint(arguments.checkpoint, made_of)
         resumed = checkpoint.fits(files, places)
@@ -226,9 +225,6 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
         if found and not found[0].isDirectory() and files.exists(location):
             raise SaseRunError(f"{location} is a file, and a stream follows a directory: name the one that it is in")
         paths = tuple(str(status.getPath()) for status in found or ())
-        for ours in filter(None, (arguments.out, arguments.late_out, arguments.checkpoint)):
-            if any(f"{files.qualified(ours)}/".startswith(f"{path}/") for path in paths):
-                raise SaseRunError(f"{ours} lies within {location}, where the events come from: choose another place")
         given.append(inputs.Input(event_type, location, known, paths))
     shared = shared_types([each.type for each in given], source)
     limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
@@ -237,6 +233,14 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
         (each.type, _open(reader, spark, files, each, source, shared if each.type is None else [each.type]))
         for each in inputs.needed(given, source)
     ]
+
+
+def _refuse_inside(files: inputs.Files, place: str, specs: Iterable[str], source: Source) -> None:
+    """What a stream writes must not come in again as events."""
+    for _, location in (inputs.split(files, spec, source.types) for spec in specs):
+        for status in files.matching(location) or ():
+            if f"{files.qualified(place)}/".startswith(f"{status.getPath()}/"):
+                raise SaseRunError(f"{place} lies within {location}, where the events come from: choose another place")
 
 
 def _format_there(files: inputs.Files, location: str, found: Iterable[Any]) -> str | None:
@@ -290,221 +294,3 @@ def _open(
                 spark.read.format(known).load(each.location).schema if there else inputs.schema(list(columns), columns)
             )
             return reader.format(known).schema(schema).load(each.location)
-
-
-# ---- the checkpoint -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Where Spark keeps the state; a file in it says what that is made of."""
-
-    place: str | None
-    made_of: Mapping[str, Any]
-
-    def fits(self, files: inputs.Files, places: Places) -> bool:
-        """Whether there is one to go on from.
-
-        Refuses a state that belongs to another query, and an output that belongs to another checkpoint.
-        """
-        if self.place is None:
-            return False
-        if (known := files.read(self._label)) is None:
-            if files.has_data(self.place):
-                raise SaseRunError(
-                    f"{self.place} is the checkpoint of another program, or no checkpoint at all: choose another"
-                )
-            for place in filter(None, (places.out, places.late)):
-                if files.has_data(place):
-                    raise SaseRunError(
-                        f"{place} has data, and {self.place} is a new checkpoint: choose another place, or the "
-                        "--checkpoint that belongs to it"
-                    )
-            return False
-        before = json.loads(known)
-        differ = [name for name, value in self.made_of.items() if before.get(name) != value]
-        if differ:
-            raise SaseRunError(
-                f"{self.place} has {self._other(differ[0], before)}: start with a new --checkpoint and --out, or go "
-                "back to what it was made with. (Conditions between events and RETURN may change as long as they read "
-                "the same attributes.)"
-            )
-        return True
-
-    def _other(self, name: str, before: Mapping[str, Any]) -> str:
-        match name:
-            case "state":
-                return "the state of another query, or of another version of this one"
-            case "buckets":
-                return f"{before[name]} buckets of keys, and not {self.made_of[name]}"
-            case _:
-                option = {"out": "--out", "late": "--late-out", "format": "--out-format"}[name]
-                return f"{option} {before.get(name) or 'nowhere'}, and not {self.made_of[name] or 'nowhere'}"
-
-    def label(self, files: inputs.Files) -> None:
-        if self.place is not None:
-            # Whole or not at all: this moment, too, is one to be killed at.
-            hidden = f"{self.place.rstrip('/')}/_sase.json"
-            files.write(hidden, json.dumps(self.made_of))
-            files.rename(hidden, self._label)
-
-    @property
-    def _label(self) -> str:
-        return f"{(self.place or '').rstrip('/')}/sase.json"
-
-
-# ---- sinks --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where matches and rejected events go; None where they are printed."""
-
-    out: str | None
-    format: str
-    late: str | None
-
-    @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Places:
-        format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
-        out = arguments.out and arguments.out.rstrip("/")
-        return cls(out, format, arguments.late_out or (out and f"{out}-late"))
-
-    def qualified(self, files: inputs.Files) -> dict[str, str | None]:
-        out, late = (place and files.qualified(place) for place in (self.out, self.late))
-        return {"out": out, "format": self.format, "late": late}
-
-
-@dataclass
-class Sink:
-    """Writes each micro-batch once: a batch that is repeated after a crash finds its output there, or no trace of it.
-
-    Files of batch N appear together, by renaming their directory to `batch=N`. Delta is told the batch's number and
-    drops a repetition by itself.
-    """
-
-    stream: Stream
-    spark: SparkSession
-    arguments: argparse.Namespace
-    places: Places
-    resumed: bool
-    rejected: int = 0
-    matches: int = 0
-    states: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def remembered(self) -> str:
-        """How many events. After a restart, a bucket that has not worked yet may have some."""
-        unknown = self.resumed and len(self.states) < self.stream.buckets
-        return f"{'≥ ' if unknown else ''}{sum(self.states.values()):,}"
-
-    def write(self, packed: DataFrame, batch: int) -> None:
-        packed = packed.persist()
-        try:
-            with explained():
-                self._write(packed, batch)
-        finally:
-            packed.unpersist()
-
-    def _write(self, packed: DataFrame, batch: int) -> None:
-        rows = packed.select("bucket", "kind", "size").collect()
-        sizes = {kind: sum(row["size"] for row in rows if row["kind"] == kind) for kind in ("match", "rejected")}
-        if sizes["match"]:
-            self.matches += self._matches(self.stream.matches(packed), batch)
-        if sizes["rejected"]:
-            self.rejected += sizes["rejected"]
-            self._rejected(self.stream.rejected(packed), batch)
-        self.states |= {row["bucket"]: row["size"] for row in rows if row["kind"] == "state"}
-
-    def _matches(self, matches: DataFrame, batch: int) -> int:
-        if self.places.out is None:
-            return output.show(matches, self.arguments.limit)
-        return self._save(matches, self.places.out, self.places.format, batch)
-
-    def _rejected(self, rejected: DataFrame, batch: int) -> None:
-        if self.places.late is None:
-            print("rejected:", file=sys.stderr)
-            for row in rejected.limit(5).toJSON().collect():
-                print(f"  {row}", file=sys.stderr)
-            return
-        self._save(rejected, self.places.late, "json", batch)
-
-    def _save(self, rows: DataFrame, place: str, format: str, batch: int) -> int:
-        files = inputs.Files(self.spark)
-        if format == "delta":
-            # Spark's name for the checkpoint: it has one as long as it lives.
-            name = json.loads(files.read(f"{self.arguments.checkpoint}/metadata") or "{}")["id"]
-            # Not counted as it is written: of a repetition, nothing is.
-            output.write(rows, place, format, "append", txnAppId=name, txnVersion=batch)
-            return rows.count()
-        target, unfinished = f"{place}/batch={batch}", f"{place}/_unfinished/{batch}"
-        if files.exists(target):
-            return 0  # written before a crash: the same events give the same rows
-        found = output.save(rows, unfinished, format, "overwrite")
-        files.rename(unfinished, target)
-        return found
-
-
-# ---- the live line ------------------------------------------------------------------------------
-
-
-_NO_WATERMARK = "1970-01-01T00:00:00"
-"""Where Spark's watermark stands before there is an event."""
-
-
-class LiveLine:
-    """One line on stderr: events in, late, state size, matches, watermark, latency. On a terminal it stays in place."""
-
-    def __init__(self, time_kind: str, sink: Sink) -> None:
-        self.time_kind = time_kind
-        self.sink = sink
-        self.begun = False
-        self.seen = -1
-        self.events = 0
-        self.watermark = ""
-        self.latency = 0.0
-        self.shown = ""
-        self.printed = 0.0
-
-    def show(self, progress: Iterable[Any]) -> None:
-        self.take(progress)
-        text = self.text()
-        if not self.begun or text == self.shown:
-            return
-        if sys.stderr.isatty():
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        elif time.monotonic() - self.printed >= 10:
-            print(text, file=sys.stderr, flush=True)
-            self.printed = time.monotonic()
-        else:
-            return
-        self.shown = text
-
-    def end(self) -> None:
-        text = self.text()
-        if self.begun and (sys.stderr.isatty() or text != self.shown):
-            print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
-
-    def take(self, progress: Iterable[Any]) -> None:
-        for each in progress:
-            self.begun = True
-            # While there is nothing to do, Spark reports the batch that will be next.
-            if each.batchId <= self.seen or "addBatch" not in each.durationMs:
-                continue
-            self.seen = each.batchId
-            self.events += each.numInputRows
-            self.latency = each.durationMs.get("triggerExecution", 0) / 1000
-            if (watermark := each.eventTime.get("watermark")) and not watermark.startswith(_NO_WATERMARK):
-                self.watermark = self._moment(watermark)
-
-    def _moment(self, text: str) -> str:
-        if self.time_kind == "timestamp":
-            return text.replace("T", " ").replace(".000Z", "").rstrip("Z")
-        instant = getattr(self.sink.spark._jvm, "java.time.Instant")  # Python's years end with 9999
-        return f"{instant.parse(text).toEpochMilli() - EPOCH:,}"
-
-    def text(self) -> str:
-        parts = [f"events in {self.events:,}", f"late or bad {self.sink.rejected:,}"]
-        parts += [f"state {self.sink.remembered} events", f"matches {self.sink.matches:,}"]
-        parts += [f"watermark {self.watermark or '-'}", f"latency {duration(self.latency)}"]
-        return " · ".join(parts)

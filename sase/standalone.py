@@ -12,7 +12,7 @@ _MODULES = (
     *("__init__", "delta", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output", "pattern"),
     *("report", "session", "ssc"),
 )
-_STREAM = ("live", "live_worker", "stream", "stream_job")
+_STREAM = ("live", "live_line", "live_worker", "sink", "stream", "stream_job")
 
 
 def preamble(stream: bool = False) -> str:

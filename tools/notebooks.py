@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,12 +26,15 @@ FORGET = "get_ipython().reset(new_session=False); get_ipython().extension_manage
 
 @contextmanager
 def kernel() -> Iterator[KernelManager]:
-    manager = KernelManager(kernel_name="python3")
-    manager.start_kernel(cwd=str(ROOT / "notebooks"), env=os.environ | {"TZ": "UTC"})
-    try:
-        yield manager
-    finally:
-        manager.shutdown_kernel(now=True)
+    """Its sockets are files. A port is free again when the kernel ends, and a client that goes on calling it there
+    would disturb whoever has it then: one of Spark's answers was lost to that."""
+    with tempfile.TemporaryDirectory() as folder:
+        manager = KernelManager(kernel_name="python3", transport="ipc", connection_file=f"{folder}/kernel.json")
+        manager.start_kernel(cwd=str(ROOT / "notebooks"), env=os.environ | {"TZ": "UTC"})
+        try:
+            yield manager
+        finally:
+            manager.shutdown_kernel(now=True)
 
 
 def executed(paths: list[Path], manager: KernelManager) -> Iterator[tuple[Path, Any]]:
