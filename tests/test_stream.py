@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,8 @@ from pyspark.sql import functions as F
 import sase
 from sase.cli import main
 from sase.runtime import delta
+from sase.runtime.live_line import LiveLine
+from sase.runtime.output import refuse_misfits
 from sase.runtime.stream import _murmur3, bucket_labels
 
 BOTH = {"ts": "timestamp", "id": "string", "n": "int"}
@@ -328,6 +331,24 @@ def test_what_cannot_work_is_refused_before_it_starts(
     assert main([*command, *more]) == 1
     assert message in capsys.readouterr().err
     assert not (folder / "ck").exists(), "another query may still use it"
+
+
+def test_equal_names_in_csv_are_refused_before_it_starts(spark: SparkSession) -> None:
+    with pytest.raises(sase.SaseRunError, match="two columns would be named a_b in CSV"):
+        refuse_misfits(spark.sql("SELECT named_struct('b', 1) AS a, 2 AS a_b"), "out", "csv")
+
+
+def test_the_live_line_counts_after_an_idle_time() -> None:
+    """Spark reports the next micro-batch while it waits for it."""
+    line = LiveLine("timestamp", SimpleNamespace(rejected=0, remembered="0", matches=0))  # type: ignore[arg-type]
+    idle = SimpleNamespace(batchId=3, numInputRows=0, durationMs={"triggerExecution": 1}, eventTime={})
+    work = SimpleNamespace(
+        batchId=3, numInputRows=7, durationMs={"addBatch": 9, "triggerExecution": 2000}, eventTime={}
+    )
+    line.take([idle])
+    line.take([idle, work])
+    line.take([idle, work])
+    assert line.text() == "events in 7 · late or bad 0 · state 0 events · matches 0 · watermark - · latency 2.0 s"
 
 
 def test_a_stream_follows_a_directory_of_events_alone(

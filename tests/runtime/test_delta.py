@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sase.cli import main
 from sase.runtime import delta
 from sase.runtime.errors import SaseRunError, explained
+from sase.runtime.output import refuse_misfits
 
 EVERY_TYPE = """
     SELECT CAST(id AS INT) AS n, named_struct('at', TIMESTAMP '2026-01-01 12:00:00', 'days', array(1.5D, NULL)) AS x,
@@ -81,6 +82,13 @@ def test_rows_of_another_kind_are_refused(spark: SparkSession, table: str) -> No
     with pytest.raises(SaseRunError) as caught:
         save(spark.sql("SELECT 'a' AS id"), table)
     assert str(caught.value) == f"{table} has other columns: struct<id:bigint>, and not struct<id:string>"
+
+
+def test_a_stream_is_told_of_other_columns_before_it_starts(spark: SparkSession, table: str) -> None:
+    save(spark.range(2), table)
+    refuse_misfits(spark.range(1), table, "delta")
+    with pytest.raises(SaseRunError, match="has the columns id bigint, and the query gives id string: put RETURN back"):
+        refuse_misfits(spark.sql("SELECT 'a' AS id"), table, "delta")
 
 
 def test_a_table_in_partitions_is_read_and_not_written(spark: SparkSession, table: str) -> None:
