@@ -181,6 +181,9 @@ def _source() -> type[DataSource]:
                 commit_properties=CommitProperties(app_transactions=transactions),
             )
 
+    def columns(table: Any) -> StructType:
+        return StructType.fromJson(json.loads(table.schema().to_json()))
+
     class Delta(DataSource):
         # The names of options come in lower case.
 
@@ -190,9 +193,8 @@ def _source() -> type[DataSource]:
 
         def schema(self) -> StructType:
             from deltalake import DeltaTable
-            from pyspark.sql.types import StructType
 
-            return StructType.fromJson(json.loads(DeltaTable(self.options["path"]).schema().to_json()))
+            return columns(DeltaTable(self.options["path"]))
 
         def reader(self, schema: StructType) -> DataSourceReader:
             return Reader(self.options["path"])
@@ -212,8 +214,8 @@ def _source() -> type[DataSource]:
             table = DeltaTable(path)
             if partitions := table.metadata().partition_columns:
                 raise ValueError(f"{path} is partitioned by {', '.join(partitions)}: that takes Delta's own package")
-            if not overwrite and self.schema().simpleString() != schema.simpleString():
-                there, given = self.schema().simpleString(), schema.simpleString()
+            there, given = columns(table).simpleString(), schema.simpleString()
+            if not overwrite and there != given:
                 raise ValueError(f"{path} has other columns: {there}, and not {given}")
             return Writer(dict(self.options), text, overwrite)
 

@@ -83,6 +83,11 @@ def _find(spark: SparkSession, files: Files, event_type: str | None, location: s
     raise SaseRunError(f"there is no file and no table {location}")
 
 
+def lies_in(path: str, folder: str) -> bool:
+    """Whether a path is that of a folder, or of something in it; both are qualified."""
+    return f"{path}/".startswith(f"{folder}/")
+
+
 def is_table(spark: SparkSession, name: str) -> bool:
     try:
         return spark.catalog.tableExists(name)

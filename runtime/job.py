@@ -20,12 +20,12 @@ from sase.runtime.inputs import (
     InputAccount,
     events_read,
     find_inputs,
-    format_of,
+    lies_in,
     needed,
     read_events,
     specs,
 )
-from sase.runtime.output import save, show, there_already
+from sase.runtime.output import format_to_write, save, show, there_already
 from sase.runtime.report import summary
 from sase.runtime.session import session
 
@@ -128,12 +128,12 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
         raise there_already(out)
     target = files.qualified(out)
     for path in (path for each in inputs for path in each.paths):
-        if f"{path}/".startswith(f"{target}/"):
+        if lies_in(path, target):
             raise SaseRunError(f"--out {out} would replace the events in {path}: choose another --out")
 
 
 def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
-    format = arguments.out_format or format_of(arguments.out) or "parquet"
+    format = format_to_write(arguments)
     mode = "overwrite" if arguments.overwrite else "errorifexists"
     if format == "delta" and delta.prepare(matches) and not arguments.overwrite:
         # Spark lets a source in Python append or overwrite, and nothing else.

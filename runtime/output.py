@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,13 @@ from pyspark.sql.types import (
 from sase.runtime import delta
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted
+from sase.runtime.inputs import format_of
 from sase.runtime.report import table
+
+
+def format_to_write(arguments: argparse.Namespace) -> str:
+    """The format of the matches: what is asked for, or what --out ends with."""
+    return arguments.out_format or format_of(arguments.out or "") or "parquet"
 
 
 def save(matches: DataFrame, place: str, format: str, mode: str) -> int:
@@ -41,19 +48,18 @@ def write(matches: DataFrame, place: str, format: str, mode: str, **options: Any
 
 def refuse_misfits(matches: DataFrame, place: str, format: str) -> None:
     """Refuses what a stream could not write to `place`, before it starts and not at its first match."""
-    if format == "csv":
+    if format == "delta":
+        delta.prepare(matches)
+        there = delta.columns_of(matches.sparkSession, place)
+        if there is not None and there.simpleString() != matches.schema.simpleString():
+            raise SaseRunError(
+                f"{place} has the columns {_listed(there)}, and the query gives {_listed(matches.schema)}: put RETURN "
+                "back, or start with a new --checkpoint and --out"
+            )
+    elif "batch" in (name.lower() for name in matches.columns):
+        raise SaseRunError("files are written as batch=N for each micro-batch: RETURN batch under another name")
+    elif format == "csv":
         _flat(matches)
-    if format != "delta":
-        if "batch" in (name.lower() for name in matches.columns):
-            raise SaseRunError("files are written as batch=N for each micro-batch: RETURN batch under another name")
-        return
-    delta.prepare(matches)
-    there = delta.columns_of(matches.sparkSession, place)
-    if there is not None and there.simpleString() != matches.schema.simpleString():
-        raise SaseRunError(
-            f"{place} has the columns {_listed(there)}, and the query gives {_listed(matches.schema)}: put RETURN "
-            "back, or start with a new --checkpoint and --out"
-        )
 
 
 def _listed(schema: StructType) -> str:

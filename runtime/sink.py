@@ -26,9 +26,8 @@ class Places:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Places:
-        format = arguments.out_format or inputs.format_of(arguments.out or "") or "parquet"
         out = arguments.out and arguments.out.rstrip("/")
-        return cls(out, format, arguments.late_out or (out and f"{out}-late"))
+        return cls(out, output.format_to_write(arguments), arguments.late_out or (out and f"{out}-late"))
 
     def qualified(self, files: inputs.Files) -> dict[str, str | None]:
         out, late = (place and files.qualified(place) for place in (self.out, self.late))

@@ -135,8 +135,7 @@ def run_stream(
             )
         files = inputs.Files(spark)
         places = Places.of(arguments)
-        for place in filter(None, (places.out, places.late, arguments.checkpoint)):
-            _refuse_inside(files, place, arguments.events, source)
+        _refuse_own(files, arguments.events, source, [places.out, places.late, arguments.checkpoint])
         made_of = {"state": state, "buckets": options.buckets, **places.qualified(files)}
         checkpoint = Checkpoint(arguments.checkpoint, made_of)
         resumed = checkpoint.fits(files, places)
@@ -235,11 +234,12 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
     ]
 
 
-def _refuse_inside(files: inputs.Files, place: str, specs: Iterable[str], source: Source) -> None:
+def _refuse_own(files: inputs.Files, specs: Iterable[str], source: Source, places: Iterable[str | None]) -> None:
     """What a stream writes must not come in again as events."""
+    ours = [(place, files.qualified(place)) for place in places if place]
     for _, location in (inputs.split(files, spec, source.types) for spec in specs):
-        for status in files.matching(location) or ():
-            if f"{files.qualified(place)}/".startswith(f"{status.getPath()}/"):
+        for folder in (str(status.getPath()) for status in files.matching(location) or ()):
+            for place in (place for place, path in ours if inputs.lies_in(path, folder)):
                 raise SaseRunError(f"{place} lies within {location}, where the events come from: choose another place")
 
 

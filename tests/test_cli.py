@@ -19,6 +19,9 @@ SHOPLIFTING = [str(EXAMPLES / "shoplifting.sase"), "--catalog", str(EXAMPLES / "
 RETAIL = ["--events", str(EXAMPLES / "data" / "retail.parquet")]
 SHELF_THEN_EXIT = "EVENT SEQ(SHELF x, EXIT z) WHERE [id] WITHIN 1 hour RETURN x.id, z.ts AS left_at"
 
+# Else the first command here would start a session of its own, and leave its tables in the checkout.
+pytestmark = pytest.mark.usefixtures("spark")
+
 
 def sase(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     capsys.readouterr()
