@@ -1,4 +1,4 @@
-"""Measures the constants of the cost model and writes them to compiler/calibration.json.
+"""Measures the constants of the cost model and writes them to compiler/plan/calibration.json.
 
 A plan's cost is linear in the constants. So each run of a plan gives one equation, and the constants are the
 non-negative solution that fits the measured times best, in proportion: a tenth too much of a short run weighs as a
@@ -21,8 +21,8 @@ from benchmarks.data import Stream, shares, type_name
 from benchmarks.peers import Task
 from benchmarks.peers.sase_job import prepare
 from benchmarks.shape import Shape
-from sase.compiler.cost import Calibration, calibration, cost
-from sase.compiler.statistics import ColumnStatistics, Statistics, TypeStatistics
+from sase.compiler.plan.cost import Calibration, calibration, cost
+from sase.compiler.plan.statistics import ColumnStatistics, Statistics, TypeStatistics
 
 PATH = Path(__file__).resolve().parent.parent / "compiler" / "calibration.json"
 NAMES = tuple(field.name for field in fields(Calibration))
@@ -31,7 +31,7 @@ LIMIT = 120.0
 
 
 def known(stream: Stream, cores: int) -> Statistics:
-    """What `sase analyze` would find, without a look."""
+    """What `sase statistics` would find, without a look."""
     columns = {"attr1": ColumnStatistics(stream.v1, 0.0, tuple(shares(stream.v1, stream.skew)[:16]))}
     columns |= {
         name: ColumnStatistics(domain)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from sase.compiler import rules
-from sase.compiler.binder import bind
-from sase.compiler.bound import BoundQuery
-from sase.compiler.catalog import Catalog
-from sase.compiler.choose import Choices, choose
-from sase.compiler.codegen import generate
-from sase.compiler.errors import Diagnostic, OptionError, SaseError, did_you_mean
-from sase.compiler.explain import explain
-from sase.compiler.logical import Plan
-from sase.compiler.parser import parse
-from sase.compiler.physical import PhysicalPlan, physical_plan
-from sase.compiler.rules.negation_in_stacks import move_into_stacks
-from sase.compiler.statistics import Statistics
-from sase.compiler.strategy import Strategy
-from sase.compiler.syntax import Query
+from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
+from sase.compiler.emit.codegen import generate
+from sase.compiler.emit.explain import explain
+from sase.compiler.languages.sase.binder import bind
+from sase.compiler.languages.sase.parser import parse
+from sase.compiler.languages.sase.syntax import Query
+from sase.compiler.plan import rules
+from sase.compiler.plan.choose import Choices, choose
+from sase.compiler.plan.logical import Plan
+from sase.compiler.plan.physical import PhysicalPlan, physical_plan
+from sase.compiler.plan.rules.negation_in_stacks import move_into_stacks
+from sase.compiler.plan.statistics import Statistics
+from sase.compiler.plan.strategy import Strategy
 
 
 @dataclass(frozen=True)

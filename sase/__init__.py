@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sase.analysis import analyze as analyze
+    from sase.analysis.statistics import statistics as statistics
     from sase.api import Query as Query
     from sase.api import compile as compile
-    from sase.compiler.catalog import Catalog as Catalog
-    from sase.compiler.errors import CatalogError as CatalogError
-    from sase.compiler.errors import OptionError as OptionError
-    from sase.compiler.errors import SaseError as SaseError
-    from sase.compiler.statistics import Statistics as Statistics
-    from sase.pictures.funnel import funnel as funnel
+    from sase.compiler.core.catalog import Catalog as Catalog
+    from sase.compiler.core.errors import CatalogError as CatalogError
+    from sase.compiler.core.errors import OptionError as OptionError
+    from sase.compiler.core.errors import SaseError as SaseError
+    from sase.compiler.plan.statistics import Statistics as Statistics
     from sase.pictures.nfa import nfa as nfa
     from sase.pictures.plan import plan as plan
     from sase.pictures.stacks import stacks as stacks
+    from sase.pictures.stages import stages as stages
     from sase.pictures.timeline import timeline as timeline
     from sase.runtime.errors import SaseRunError as SaseRunError
     from sase.runtime.session import session as session
@@ -36,32 +36,32 @@ __all__ = [
     "SaseError",
     "SaseRunError",
     "Statistics",
-    "analyze",
     "compile",
-    "funnel",
     "nfa",
     "plan",
     "session",
     "stacks",
+    "stages",
+    "statistics",
     "timeline",
 ]
 
 # Loaded on first use: an executor that imports sase.runtime must not pay for the compiler and its libraries.
 _HOMES = {
-    "Catalog": "sase.compiler.catalog",
-    "CatalogError": "sase.compiler.errors",
-    "OptionError": "sase.compiler.errors",
+    "Catalog": "sase.compiler.core.catalog",
+    "CatalogError": "sase.compiler.core.errors",
+    "OptionError": "sase.compiler.core.errors",
     "Query": "sase.api",
-    "SaseError": "sase.compiler.errors",
+    "SaseError": "sase.compiler.core.errors",
     "SaseRunError": "sase.runtime.errors",
-    "Statistics": "sase.compiler.statistics",
-    "analyze": "sase.analysis",
+    "Statistics": "sase.compiler.plan.statistics",
     "compile": "sase.api",
-    "funnel": "sase.pictures.funnel",
     "nfa": "sase.pictures.nfa",
     "plan": "sase.pictures.plan",
     "session": "sase.runtime.session",
     "stacks": "sase.pictures.stacks",
+    "stages": "sase.pictures.stages",
+    "statistics": "sase.analysis.statistics",
     "timeline": "sase.pictures.timeline",
 }
 

@@ -12,20 +12,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import sase
-from sase.compiler.catalog import Catalog
-from sase.compiler.codegen import printable
 from sase.compiler.compile import Compiled, Options, compile_query
-from sase.compiler.errors import CatalogError, OptionError, did_you_mean
-from sase.compiler.parser import parse
-from sase.compiler.statistics import Statistics
-from sase.compiler.strategy import Strategy
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
+from sase.compiler.emit.codegen import printable
+from sase.compiler.languages.sase.parser import parse
+from sase.compiler.plan.statistics import Statistics
+from sase.compiler.plan.strategy import Strategy
 from sase.standalone import preamble
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sase.analysis.stages import Stage
     from sase.runtime.events import Events
-    from sase.runtime.funnel import Stage
     from sase.runtime.stream import Stream
 
 
@@ -89,7 +89,7 @@ class Query:
     def analyze(self, events: Events) -> str:
         """Runs the query and tells, a step at a time, how many events and sequences got through and what removed the
         rest. It reads the events several times: meant for "why is there no match?", not for production."""
-        from sase.runtime.funnel import table
+        from sase.analysis.stages import table
 
         return table(self.stages(events))
 
@@ -97,7 +97,7 @@ class Query:
         """What `analyze` tells, as data."""
         from pyspark.sql import SparkSession
 
-        from sase.runtime.funnel import Step, funnel
+        from sase.analysis.stages import Step, stages
 
         physical, job = self.compiled.physical, self.module
         joins: list[Step] = [
@@ -108,7 +108,7 @@ class Query:
             selection.insert(0, ("window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)))
         steps = joins + selection if physical.negation_first else selection + joins
         fills = {fill.variable: fill.parts for fill in (*physical.fills, *(join.fill for join in physical.anti_joins))}
-        return funnel(job, events, fills, steps, SparkSession.active())
+        return stages(job, events, fills, steps, SparkSession.active())
 
     @cached_property
     def module(self) -> ModuleType:
@@ -162,12 +162,12 @@ def compile(
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
     `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
-    runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase analyze` made, let the
-    optimiser choose by what the events are like; without them it goes by stated defaults.
+    runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase statistics` made, let
+    the optimiser choose by what the events are like; without them it goes by stated defaults.
 
     How a query is evaluated never changes its answer: `disable` switches rules off by name, and the fields of
-    `sase.compiler.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`, `equivalence="pais:id"`,
-    `slice="8 days"`, `partitions=64`.
+    `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
+    `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
     catalog = catalog or Catalog()
     if parameters:

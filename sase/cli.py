@@ -1,4 +1,4 @@
-"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`, `sase analyze`."""
+"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`, `sase statistics`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sase
-from sase.compiler.catalog import Catalog
-from sase.compiler.errors import CatalogError, OptionError, SaseError
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import CatalogError, OptionError, SaseError
 from sase.runtime.errors import SaseRunError
 
 if TYPE_CHECKING:
+    from sase.analysis.stages import Stage
     from sase.api import Query
-    from sase.runtime.funnel import Stage
 
 EXAMPLES = """\
 examples:
@@ -26,7 +26,7 @@ examples:
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
   sase check queries/*.sase --catalog retail.toml
-  sase analyze events.parquet --query shoplifting.sase --catalog retail.toml -o stats.json
+  sase statistics events.parquet --query shoplifting.sase --catalog retail.toml -o stats.json
   sase explain shoplifting.sase --catalog retail.toml --statistics stats.json
 """
 
@@ -89,7 +89,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     sys.stdout.write(query.explain())
     stages: Sequence[Stage] = ()
     if arguments.analyze:
-        from sase.runtime.funnel import table
+        from sase.analysis.stages import table
         from sase.runtime.inputs import open_events
 
         events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
@@ -133,8 +133,8 @@ def _check(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _analyze(arguments: argparse.Namespace) -> int:
-    from sase.analysis import analyze, describe
+def _statistics(arguments: argparse.Namespace) -> int:
+    from sase.analysis.statistics import describe, statistics
     from sase.api import compile
     from sase.runtime.errors import explained
     from sase.runtime.inputs import read_as_is
@@ -143,7 +143,7 @@ def _analyze(arguments: argparse.Namespace) -> int:
     tables = read_as_is(arguments, catalog.types or ())
     with explained():
         queries = [compile(_read(name), catalog, events=dict(tables), filename=name) for name in arguments.query]
-        found = analyze(tables, queries, catalog)
+        found = statistics(tables, queries, catalog)
     try:
         found.save(arguments.output)
     except OSError as error:
@@ -192,8 +192,8 @@ def _query(arguments: argparse.Namespace) -> Query:
 
         require()  # rather now than after the run
     from sase.api import compile, with_schema
-    from sase.compiler.parser import parse
-    from sase.compiler.rules import NAMES
+    from sase.compiler.languages.sase.parser import parse
+    from sase.compiler.plan.rules import NAMES
 
     text, filename = _read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase"
     catalog = _catalog(arguments)
@@ -273,7 +273,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("queries", metavar="QUERY", nargs="+", help="query files")
     _catalog_arguments(command)
 
-    command = _command(commands, "analyze", "measure what the optimiser should know of the events", _analyze)
+    command = _command(commands, "statistics", "measure what the optimiser should know of the events", _statistics)
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -325,12 +325,12 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan_arguments(parser: argparse.ArgumentParser) -> None:
-    from sase.compiler.rules import NAMES
-    from sase.compiler.strategy import CONSTRUCTIONS, EQUIVALENCES, NEGATIONS, PARALLELISMS, PLACES
+    from sase.compiler.plan.rules import NAMES
+    from sase.compiler.plan.strategy import CONSTRUCTIONS, EQUIVALENCES, NEGATIONS, PARALLELISMS, PLACES
 
     group = parser.add_argument_group("plan", "These change how the query is evaluated, never its answer.")
     group.add_argument(
-        "--statistics", metavar="FILE", help="what `sase analyze` measured: choose by it (default: stated defaults)"
+        "--statistics", metavar="FILE", help="what `sase statistics` measured: choose by it (default: stated defaults)"
     )
     group.add_argument(
         "--disable", metavar="RULE", action="append", default=[], help=f"switch a rule off: {', '.join(NAMES)}"
@@ -355,7 +355,7 @@ def _plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _strategy(arguments: argparse.Namespace) -> dict[str, Any]:
-    from sase.compiler.strategy import parse_strategy
+    from sase.compiler.plan.strategy import parse_strategy
 
     strategy: dict[str, Any] = {
         "negation": arguments.negation,

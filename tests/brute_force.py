@@ -19,9 +19,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from sase.compiler.catalog import Catalog
-from sase.compiler.parser import parse, parse_duration
-from sase.compiler.syntax import Duration, Equivalence, Name, Parameter, Query
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.languages.sase.parser import parse, parse_duration
+from sase.compiler.languages.sase.syntax import Duration, Equivalence, Name, Parameter, Query
 
 Truth = bool | None
 

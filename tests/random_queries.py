@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from sase.compiler.catalog import Catalog
+from sase.compiler.core.catalog import Catalog
 
 
 class Case(NamedTuple):

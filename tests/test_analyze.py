@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import sase
 from sase.cli import main
-from sase.compiler.rules import NAMES
+from sase.compiler.plan.rules import NAMES
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

@@ -10,7 +10,7 @@ import pytest
 from brute_force import evaluate
 from pyspark.sql import SparkSession
 
-from sase.compiler.catalog import Catalog
+from sase.compiler.core.catalog import Catalog
 
 NAN = float("nan")
 Row = dict[str, Any]

@@ -12,9 +12,9 @@ import sase
 from benchmarks.calibrate import fit, known
 from benchmarks.data import Stream
 from benchmarks.regret import EVENTS, LENGTHS, SKEWS, V1, V2, Point
-from sase.compiler.choose import Choices
-from sase.compiler.cost import Cost
-from sase.compiler.statistics import ColumnStatistics, Statistics, TypeStatistics
+from sase.compiler.plan.choose import Choices
+from sase.compiler.plan.cost import Cost
+from sase.compiler.plan.statistics import ColumnStatistics, Statistics, TypeStatistics
 
 GRID = Path(__file__).parent / "choices.txt"
 TYPES = {name: {"ts": "bigint", "id": "bigint", "site": "bigint", "a": "bigint"} for name in "ABC"}

@@ -55,16 +55,16 @@ def test_explain_shows_both_plans_and_what_an_option_changes(capsys: pytest.Capt
     assert "without stacks" in out and "shuffle    by _slice" in out
 
 
-def test_analyze_measures_what_explain_then_goes_by(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_statistics_are_what_explain_then_goes_by(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = str(tmp_path / "stats.json")
     query, *catalog = SHOPLIFTING
-    status, out, err = sase(capsys, "analyze", RETAIL[1], "--query", query, *catalog, "-o", path)
+    status, out, err = sase(capsys, "statistics", RETAIL[1], "--query", query, *catalog, "-o", path)
     assert status == 0 and "SHELF-READING" in out and f"sase compile QUERY --statistics {path}" in err
     known = json.loads(Path(path).read_text())
     assert known["events"] == 6472 and known["types"]["SHELF-READING"]["columns"]["id"]["distinct"] > 100
     _, out, _ = sase(capsys, "explain", *SHOPLIFTING, "--statistics", path)
     assert "Strategies, by cost: 6,472 events" in out
-    status, _, err = sase(capsys, "analyze", RETAIL[1], *catalog, "-o", str(tmp_path / "no" / "stats.json"))
+    status, _, err = sase(capsys, "statistics", RETAIL[1], *catalog, "-o", str(tmp_path / "no" / "stats.json"))
     assert status == 1 and "stats.json cannot be written: No such file or directory" in err
 
 

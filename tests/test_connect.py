@@ -27,7 +27,7 @@ print("session", type(spark).__module__)
 
 import sase
 from sase.cli import main
-from sase.runtime.statistics import _cores
+from sase.analysis.collect import _cores
 
 assert sase.session() is spark
 events = spark.read.parquet("data/retail.parquet")

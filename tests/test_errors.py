@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sase.compiler.catalog import Catalog
 from sase.compiler.compile import check_query, compile_query
-from sase.compiler.errors import SaseError
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import SaseError
 
 FOLDER = Path(__file__).parent / "errors"
 CATALOGS = {

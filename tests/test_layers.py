@@ -60,7 +60,7 @@ def test_no_file_imports_against_the_layers(layer: str) -> None:
     [
         ("compiler", "def f():\n    from pyspark.sql import functions", "pyspark.sql.functions"),
         ("compiler", "if True:\n    from sase import runtime", "sase.runtime"),
-        ("runtime", "\nimport sase.compiler.parser as p", "sase.compiler.parser"),
+        ("runtime", "\nimport sase.compiler.languages.sase.parser as p", "sase.compiler.languages.sase.parser"),
         ("runtime", "\nfrom . import ssc", "sase.relative_import"),
         ("templates", "\nimport jinja2", "jinja2"),
     ],

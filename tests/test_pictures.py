@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 import sase
 from sase.cli import main
-from sase.compiler.errors import OptionError
+from sase.compiler.core.errors import OptionError
 from sase.pictures.picture import BLUE, RED
 from sase.pictures.scene import Limits, scene
 from sase.pictures.variants import with_killer
@@ -212,14 +212,14 @@ def test_what_forbids_is_a_red_cross_and_what_it_forbids_a_red_arc(spark: SparkS
     assert arcs == {"match x 1 → z 2": BLUE, "no match x 1 → z 3, for n 2": RED}
 
 
-# ---- the funnel ---------------------------------------------------------------------------------
+# ---- the stages ---------------------------------------------------------------------------------
 
 
-def test_the_bars_of_a_funnel_are_its_counts(spark: SparkSession) -> None:
+def test_the_bars_of_stages_are_its_counts(spark: SparkSession) -> None:
     given = events(spark, ("A", 1, 1), ("C", 2, 1), ("A", 1, 2), ("B", 2, 2), ("C", 3, 2), ("A", 4, 3))
     query = sase.compile(QUERY + " RETURN x.id", CATALOG, slice="off")
     stages = query.stages(given)
-    (rows,) = sase.funnel(stages).chart.to_dict()["datasets"].values()
+    (rows,) = sase.stages(stages).chart.to_dict()["datasets"].values()
     bars = {row["what"]: (row["left"], row["all"] - row["left"], row["note"]) for row in rows}
     assert bars["of the query's types"] == (6, 0, "6")
     assert bars["killed by n"] == (0, 1, "  −1")
@@ -269,12 +269,12 @@ def pictures(spark: SparkSession) -> dict[str, sase.pictures.Picture]:
     return {
         "nfa": sase.nfa(query),
         "plan": sase.plan(query, stages),
-        "funnel": sase.funnel(stages),
+        "stages": sase.stages(stages),
         "timeline": sase.timeline(query.run(given)),
     }
 
 
-@pytest.mark.parametrize("name", ["nfa", "plan", "funnel", "timeline"])
+@pytest.mark.parametrize("name", ["nfa", "plan", "stages", "timeline"])
 def test_every_picture_is_a_file_of_each_kind_that_needs_nothing_else(
     pictures: dict[str, Any], name: str, tmp_path: Path
 ) -> None:
@@ -356,7 +356,7 @@ def test_the_library_goes_again_with_the_cell_that_had_it(
     assert shipped == [True, False, True]
 
 
-@pytest.mark.parametrize("name", ["nfa", "plan", "funnel", "timeline"])
+@pytest.mark.parametrize("name", ["nfa", "plan", "stages", "timeline"])
 def test_a_page_without_styles_scripts_and_drawings_shows_the_text(pictures: dict[str, Any], name: str) -> None:
     """As notebooks show what they do not trust: these elements go, and the letters of a drawing stay."""
     html = re.sub(r"<(style|script)\b.*?</\1>", "", pictures[name].fragment(), flags=re.DOTALL)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import sase
-from sase.compiler.logical import Plan
-from sase.compiler.rules import NAMES
-from sase.compiler.scalars import sql
-from sase.compiler.separate import Comparison, Condition, separate
-from sase.compiler.strategy import parse_strategy
+from sase.compiler.core.scalars import sql
+from sase.compiler.plan.logical import Plan
+from sase.compiler.plan.rules import NAMES
+from sase.compiler.plan.separate import Comparison, Condition, separate
+from sase.compiler.plan.strategy import parse_strategy
 
 CATALOG = sase.Catalog(
     types={

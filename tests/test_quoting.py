@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 import sase
-from sase.compiler.errors import SaseError
+from sase.compiler.core.errors import SaseError
 
 NASTY = (
     "'",

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from random_queries import UNITS, Case, cases, kind_of_time
 
 import sase
-from sase.compiler.rules import NAMES
+from sase.compiler.plan.rules import NAMES
 
 EXAMPLES = settings.default.max_examples // 8
 

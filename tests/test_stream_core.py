@@ -25,7 +25,7 @@ from streams import follow, shuffled
 from test_random_queries import TRAP_STREAM, TRAPS, collect, compare, frame
 
 import sase
-from sase.compiler.rules import NAMES
+from sase.compiler.plan.rules import NAMES
 from sase.runtime.errors import SaseRunError
 from sase.runtime.live import Bucket, LiveTask, Step
 from sase.runtime.live_worker import EPOCH, LiveWorker, cell

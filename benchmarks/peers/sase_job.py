@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import sase
 from benchmarks.peers import Run, Task, Unavailable
 from benchmarks.peers.spark import into_noop
-from sase.compiler.errors import OptionError
+from sase.compiler.core.errors import OptionError
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench

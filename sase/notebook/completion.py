@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 from IPython.core.interactiveshell import InteractiveShell
 
-from sase.compiler.catalog import Catalog
-from sase.compiler.errors import CatalogError, OptionError
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import CatalogError, OptionError
 from sase.notebook import names
 
 if TYPE_CHECKING:

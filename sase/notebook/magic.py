@@ -17,8 +17,8 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import clear_output, display
 
 from sase.api import Query, compile
-from sase.compiler.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
-from sase.compiler.parser import parse
+from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
+from sase.compiler.languages.sase.parser import parse
 from sase.notebook import names
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
@@ -97,7 +97,7 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
         stages = work("analyzing", lambda: query.stages(events)) if arguments.analyze else None
         screen.show(pictures.nfa(query), pictures.plan(query, stages))
         if stages is not None:
-            screen.show(pictures.funnel(stages))
+            screen.show(pictures.stages(stages))
     if arguments.job:
         from sase.notebook.source import Source
 

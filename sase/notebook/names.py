@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sase.compiler.catalog import Catalog
-from sase.compiler.errors import OptionError, did_you_mean
-from sase.compiler.syntax import Name, Parameter, Query
+from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import OptionError, did_you_mean
+from sase.compiler.languages.sase.syntax import Name, Parameter, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

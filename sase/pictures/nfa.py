@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import cos, radians, sin
 from typing import TYPE_CHECKING
 
-from sase.compiler.bound import BoundQuery, Variable
+from sase.compiler.core.bound import BoundQuery, Variable
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import GREY, INK, RED, Chart, Picture
 

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sase.compiler.errors import OptionError
+from sase.compiler.core.errors import OptionError
 
 Chart = Any
 """A chart of Altair, whose types would take longer to write than the chart."""

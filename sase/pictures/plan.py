@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sase.compiler.explain import operators
+from sase.compiler.emit.explain import operators
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import GREY, PALETTE, RED, Chart, Picture
 
 if TYPE_CHECKING:
+    from sase.analysis.stages import Stage
     from sase.api import Query
-    from sase.runtime.funnel import Stage
 
 SIGNS = {
     "Transformation": "TF",

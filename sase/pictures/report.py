@@ -7,21 +7,21 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sase.pictures.funnel import funnel
 from sase.pictures.nfa import nfa
 from sase.pictures.page import page
 from sase.pictures.picture import Picture
 from sase.pictures.plan import plan
+from sase.pictures.stages import stages
 from sase.pictures.timeline import timeline
 
 if TYPE_CHECKING:
+    from sase.analysis.stages import Stage
     from sase.api import Query
     from sase.runtime.events import Events
-    from sase.runtime.funnel import Stage
 
 
-def report(query: Query, stages: Sequence[Stage] = (), events: Events | None = None) -> str:
-    """The query, its pattern and its plan; with stages, what got through; with events, the matches among them."""
+def report(query: Query, counted: Sequence[Stage] = (), events: Events | None = None) -> str:
+    """The query, its pattern and its plan; with the stages of a run, what got through; with events, the matches."""
     bound = query.compiled.query
     parts: list[Picture | str] = [f"<pre>{escape(bound.text.strip())}</pre>"]
     if events is not None:
@@ -31,7 +31,7 @@ def report(query: Query, stages: Sequence[Stage] = (), events: Events | None = N
         shown = first_rows(matches)
         heading = f"The first {len(shown.rows)} matches" if shown.more else "Matches" if shown.rows else "No matches"
         parts += [timeline(matches), f"<section><h2>{heading}</h2>{html_table(shown)}</section>"]
-    if stages:
-        parts.append(funnel(stages))
-    parts += [nfa(query), plan(query, stages)]
+    if counted:
+        parts.append(stages(counted))
+    parts += [nfa(query), plan(query, counted)]
     return page(Path(bound.filename).stem, parts)

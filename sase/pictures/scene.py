@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from sase.compiler.bound import BoundQuery, EquivalenceTest
-from sase.compiler.errors import OptionError
+from sase.compiler.core.bound import BoundQuery, EquivalenceTest
+from sase.compiler.core.errors import OptionError
 from sase.pictures import variants
 from sase.pictures.variants import quoted
 

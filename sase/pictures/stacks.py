@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sase.compiler.errors import OptionError
+from sase.compiler.core.errors import OptionError
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import BLUE, GREY, INK, PALETTE, Chart, Picture
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sase.api import Query, origin_of
-from sase.compiler.errors import OptionError
+from sase.compiler.core.errors import OptionError
 from sase.pictures.picture import BLUE, GREY, INK, PALETTE, RED, Chart, Picture
 from sase.pictures.scene import Event, Limits, Run, Scene, scene
 

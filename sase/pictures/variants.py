@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, cast
 from sqlglot import exp
 
 import sase
-from sase.compiler.bound import Attribute, BoundQuery, EquivalenceTest, Output, Predicate
 from sase.compiler.compile import compile_bound
+from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Output, Predicate
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

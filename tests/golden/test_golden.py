@@ -19,7 +19,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 import sase
-from sase.compiler.rules import NAMES
+from sase.compiler.plan.rules import NAMES
 from sase.runtime.job import find_inputs, read_events
 from sase.runtime.stream import Options
 

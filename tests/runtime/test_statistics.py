@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sase
-from sase.analysis import describe
+from sase.analysis.statistics import describe
 
 CATALOG = sase.Catalog(
     types={
@@ -30,7 +30,7 @@ def events(spark: SparkSession) -> DataFrame:
 
 
 def test_rates_distinct_values_skew_and_nulls(events: DataFrame) -> None:
-    found = sase.analyze(events, catalog=CATALOG)
+    found = sase.statistics(events, catalog=CATALOG)
     assert (found.events, found.span) == (1000, 1000)
     assert {name: known.events for name, known in found.types.items()} == {"A": 600, "B": 300, "C": 100}
     assert set(found.types["A"].columns) == {"id", "v"} and set(found.types["C"].columns) == set()
@@ -45,7 +45,7 @@ def test_rates_distinct_values_skew_and_nulls(events: DataFrame) -> None:
 def test_selectivity_of_predicates(events: DataFrame) -> None:
     query = """EVENT SEQ(A x, B `y z`)
                WHERE x.v > 49 AND x.ts < `y z`.ts AND x.v + `y z`.id >= 1000 AND `y z`.`name's` IN ('0', 'it''s')"""
-    found = sase.analyze(events, [query], CATALOG).predicates
+    found = sase.statistics(events, [query], CATALOG).predicates
     assert found == {
         "`A#1`.v > 49": pytest.approx(0.45),
         "`A#1`.ts < `B#2`.ts": 1.0,
@@ -56,7 +56,7 @@ def test_selectivity_of_predicates(events: DataFrame) -> None:
 
 def test_tables_by_type(events: DataFrame) -> None:
     tables = {"A": events.where("type = 'A'").drop("type"), "B": events.where("type = 'B'").select("ts", "id")}
-    found = sase.analyze(tables)
+    found = sase.statistics(tables)
     assert {name: known.events for name, known in found.types.items()} == {"A": 600, "B": 300}
     assert found.column("B", "id").distinct == pytest.approx(50, abs=4)
     assert "v" not in found.types["B"].columns
@@ -64,11 +64,11 @@ def test_tables_by_type(events: DataFrame) -> None:
 
 def test_a_column_that_is_not_there_is_named(events: DataFrame) -> None:
     with pytest.raises(sase.SaseRunError, match='the events have no column "at": there are ts, type, id, v'):
-        sase.analyze(events, catalog=sase.Catalog(time="at"))
+        sase.statistics(events, catalog=sase.Catalog(time="at"))
 
 
 def test_statistics_as_a_table(events: DataFrame) -> None:
-    lines = describe(sase.analyze(events, ["EVENT SEQ(A x, B y) WHERE x.v > 49"], CATALOG)).splitlines()
+    lines = describe(sase.statistics(events, ["EVENT SEQ(A x, B y) WHERE x.v > 49"], CATALOG)).splitlines()
     assert lines[0].split() == ["type", "events", "share", "attribute", "distinct", "most", "frequent", "NULL"]
     assert lines[2].split() == ["A", "600", "60.0%"]
     assert lines[3].split()[0] == "id" and lines[3].split()[-2:] == ["67.3%", "0.0%"]
@@ -77,7 +77,7 @@ def test_statistics_as_a_table(events: DataFrame) -> None:
 
 def test_choices_go_by_what_was_measured(events: DataFrame) -> None:
     query = "EVENT SEQ(A x, A y) WHERE [id] WITHIN 10"
-    hot = sase.analyze(events, catalog=CATALOG)
+    hot = sase.statistics(events, catalog=CATALOG)
     assert sase.compile(query, CATALOG).compiled.plan.scan.slice is None
     measured = sase.compile(query, CATALOG, statistics=hot)
     assert measured.compiled.choices.statistics == hot and measured.compiled.choices.measured

@@ -1,0 +1,1 @@
+"""What all languages share: the bound query and what it is made of."""

@@ -1,0 +1,126 @@
+"""The bound query: every name resolved, every type known, WHERE split into P+ and P-.
+
+Nothing below this point knows the surface syntax: another language that wants our plans ends here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from sqlglot import exp
+
+from sase.compiler.core import scalars
+
+Place = tuple[str, str]
+"""A variable and one of its attributes."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    name: str
+    kind: exp.DataType
+    lacking: tuple[str, ...]
+    """The types of the variable that do not declare it: a comparison on one of their events is true."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A component of the pattern. Its attributes are those of all its types: time, type and tie-breaker first."""
+
+    name: str
+    types: tuple[str, ...]
+    negated: bool
+    attributes: Mapping[str, Attribute]
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """One part of WHERE: about positive variables alone (P+), or about one negated variable, too (P-)."""
+
+    condition: exp.Expr
+    negated: str | None
+
+    @cached_property
+    def variables(self) -> frozenset[str]:
+        return scalars.variables(self.condition)
+
+    @property
+    def is_simple(self) -> bool:
+        return len(self.variables) == 1
+
+    def __str__(self) -> str:
+        return scalars.sql(self.condition)
+
+
+@dataclass(frozen=True)
+class EquivalenceTest:
+    """Positive variables that agree on an attribute, and the negated ones that must agree to count.
+
+    Every type of these variables declares the attribute, so the test is an equivalence: NULL is equal to nothing and
+    no event escapes it. That is what makes it fit to partition by.
+    """
+
+    positive: tuple[Place, ...]
+    negated: tuple[Place, ...] = ()
+
+    def attribute(self, variable: str) -> str | None:
+        return dict(self.positive + self.negated).get(variable)
+
+    def __str__(self) -> str:
+        names = {attribute for _, attribute in self.positive + self.negated}
+        if len(names) == 1:
+            return f"[{names.pop()}]"
+        return "[" + " = ".join(f"{variable}.{attribute}" for variable, attribute in self.positive + self.negated) + "]"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A length of time in ticks: microseconds, or the units of an integer time column."""
+
+    ticks: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    value: exp.Expr
+
+
+@dataclass(frozen=True)
+class BoundQuery:
+    text: str
+    filename: str
+    stream: str | None
+    time: str
+    type: str
+    order: str | None
+    time_kind: Literal["timestamp", "integer"]
+    variables: tuple[Variable, ...]
+    predicates: tuple[Predicate, ...]
+    equivalences: tuple[EquivalenceTest, ...]
+    within: Window | None
+    returns: tuple[Output, ...] | None
+    composite: str | None
+
+    @cached_property
+    def positive(self) -> tuple[Variable, ...]:
+        return tuple(variable for variable in self.variables if not variable.negated)
+
+    @cached_property
+    def negated(self) -> tuple[Variable, ...]:
+        return tuple(variable for variable in self.variables if variable.negated)
+
+    def variable(self, name: str) -> Variable:
+        return next(variable for variable in self.variables if variable.name == name)
+
+    def neighbours(self, negated: str) -> tuple[str | None, str | None]:
+        """The positive variables before and after a negated one; None where it stands first or last."""
+        names = [variable.name for variable in self.variables]
+        at = names.index(negated)
+        before = [variable.name for variable in self.variables[:at] if not variable.negated]
+        after = [variable.name for variable in self.variables[at + 1 :] if not variable.negated]
+        return (before[-1] if before else None), (after[0] if after else None)

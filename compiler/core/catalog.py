@@ -1,0 +1,90 @@
+"""The catalog: which column holds the time, the type and the tie-breaker, and what each event type declares."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import ParseError
+
+from sase.compiler.core.errors import CatalogError, did_you_mean
+
+Schema = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """`types` maps an event type to its attributes and their Spark SQL types, the time column included or not.
+
+    `types=None` is an open catalog: any type may have any attribute and nothing is known of their types. It serves
+    `sase check` without a catalog; a job cannot be made from it.
+    `parameters` gives values to `{name}` and to `WITHIN T`.
+    """
+
+    time: str = "ts"
+    type: str = "type"
+    order: str | None = None
+    types: Schema | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for column in (self.time, self.type, self.order or ""):
+            _check_name(column)
+        for name, attributes in (self.types or {}).items():
+            for attribute, kind in attributes.items():
+                _check_name(attribute)
+                try:
+                    exp.DataType.build(kind, dialect="spark")
+                except (ParseError, ValueError, AttributeError):
+                    raise CatalogError(
+                        f"type {name}, attribute {attribute}: {kind!r} is not a Spark SQL type, such as 'bigint'"
+                    ) from None
+
+    @staticmethod
+    def load(path: str | Path) -> Catalog:
+        """Reads a TOML file: `time`, `type`, `order`, `[parameters]` and one `[types.NAME]` table an event type."""
+        try:
+            with open(path, "rb") as file:
+                content = tomllib.load(file)
+        except tomllib.TOMLDecodeError as error:
+            raise CatalogError(f"{path}: not valid TOML: {error}") from None
+        except OSError as error:
+            raise CatalogError(f"{path}: cannot be read: {error.strerror}") from None
+        known = ("time", "type", "order", "parameters", "types")
+        for key in content:
+            if key not in known:
+                raise CatalogError(f"{path}: unknown key {key!r}: {did_you_mean(key, known, 'a catalog has')}")
+        try:
+            return Catalog(**_checked(content))
+        except CatalogError as error:
+            raise CatalogError(f"{path}: {error}") from None
+
+    def data_type(self, type_name: str, attribute: str) -> exp.DataType:
+        assert self.types is not None
+        return exp.DataType.build(self.types[type_name][attribute], dialect="spark")
+
+
+def _check_name(column: str) -> None:
+    """Arrow ends a column's name at NUL, so such a column would not arrive in the workers."""
+    if "\0" in column:
+        raise CatalogError(f"the name of the column {column!r} has a NUL character, which cannot be transported")
+
+
+def _checked(content: dict[str, Any]) -> dict[str, Any]:
+    for key in ("time", "type", "order"):
+        if key in content and not isinstance(content[key], str):
+            raise CatalogError(f"{key} must be the name of a column")
+    for key in ("parameters", "types"):
+        if not isinstance(content.get(key, {}), dict):
+            raise CatalogError(f"{key} must be a table, [{key}]")
+    types = content.get("types", {})
+    for name, attributes in types.items():
+        if not isinstance(attributes, dict) or not all(isinstance(kind, str) for kind in attributes.values()):
+            raise CatalogError(f'types.{name} must map attributes to types, such as id = "bigint"')
+    if not types:
+        raise CatalogError('no event types: add a table such as [types.SHELF-READING] with id = "bigint"')
+    return content

@@ -1,0 +1,437 @@
+"""Scalar expressions on sqlglot's nodes: what type they have, how they are written in Spark SQL.
+
+Columns carry their type once the binder has resolved them. sqlglot knows the result types of Spark's functions;
+operators are typed here, because a mismatch must point at its operands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from enum import Enum, auto
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+
+from sase.compiler.core.errors import Diagnostic
+from sase.compiler.core.spans import at, span_of
+
+
+class Family(Enum):
+    """Types that compare with each other; a value of one family is never compared with one of another."""
+
+    NUMBER = auto()
+    STRING = auto()
+    BOOLEAN = auto()
+    DATETIME = auto()
+    INTERVAL = auto()
+    BINARY = auto()
+    OTHER = auto()
+    ANY = auto()  # NULL, or not known here: Spark decides
+
+
+UNKNOWN = exp.DataType.build("unknown")
+BOOLEAN = exp.DataType.build("boolean")
+BIGINT = exp.DataType.build("bigint")
+DOUBLE = exp.DataType.build("double")
+INTERVAL = exp.DataType(this=exp.DataType.Type.INTERVAL)
+
+_T = exp.DataType.Type
+_INTEGERS = {_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT}
+_FLOATS = {_T.FLOAT, _T.DOUBLE}
+_DECIMALS = {_T.DECIMAL}
+_STRINGS = {_T.TEXT, _T.VARCHAR, _T.CHAR, _T.NCHAR, _T.NVARCHAR}
+_DATETIMES = {_T.DATE, _T.TIMESTAMP, _T.TIMESTAMPTZ, _T.TIMESTAMPLTZ, _T.TIMESTAMPNTZ, _T.DATETIME}
+_FAMILIES = {
+    **dict.fromkeys(_INTEGERS | _FLOATS | _DECIMALS, Family.NUMBER),
+    **dict.fromkeys(_STRINGS, Family.STRING),
+    **dict.fromkeys(_DATETIMES, Family.DATETIME),
+    _T.BOOLEAN: Family.BOOLEAN,
+    _T.INTERVAL: Family.INTERVAL,
+    _T.BINARY: Family.BINARY,
+    _T.VARBINARY: Family.BINARY,
+    _T.NULL: Family.ANY,
+    _T.UNKNOWN: Family.ANY,
+}
+
+
+def family(kind: exp.DataType) -> Family:
+    return _FAMILIES.get(kind.this, Family.OTHER)
+
+
+def is_integer(kind: exp.DataType) -> bool:
+    return kind.this in _INTEGERS
+
+
+def is_float(kind: exp.DataType) -> bool:
+    return kind.this in _FLOATS
+
+
+def type_sql(kind: exp.DataType) -> str:
+    """A type as a catalog writes it: bigint, timestamp, decimal(10,2)."""
+    return "unknown" if kind.this == _T.UNKNOWN else kind.sql(dialect="spark").lower().replace(", ", ",")
+
+
+def a_type(kind: exp.DataType) -> str:
+    """`a bigint`, `an int`: for messages."""
+    name = type_sql(kind)
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def columns(node: exp.Expr) -> Iterator[exp.Column]:
+    return node.find_all(exp.Column)
+
+
+def variables(node: exp.Expr) -> frozenset[str]:
+    return frozenset(column.table for column in columns(node))
+
+
+def unparenthesised(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
+    """The parts of a conjunction, in order; `NOT (a OR b)` is one, too."""
+    inner = unparenthesised(node)
+    if isinstance(inner, exp.And):
+        yield from conjuncts(inner.left)
+        yield from conjuncts(inner.right)
+    elif isinstance(inner, exp.Not) and isinstance(unparenthesised(inner.this), exp.Or):
+        disjunction = unparenthesised(inner.this)
+        assert isinstance(disjunction, exp.Or)
+        for side in (disjunction.left, disjunction.right):
+            yield from conjuncts(at(exp.Not(this=_operand(side)), span_of(side)))
+    else:
+        yield inner
+
+
+def _operand(node: exp.Expr) -> exp.Expr:
+    """A copy that keeps its meaning as an operand of NOT, AND or OR."""
+    copied = node.copy()
+    return exp.Paren(this=copied) if isinstance(copied, exp.Connector | exp.Not) else copied
+
+
+def conjunction(parts: list[exp.Expr]) -> exp.Expr:
+    return _connect(exp.And, parts)
+
+
+def disjunction(parts: list[exp.Expr]) -> exp.Expr:
+    return _connect(exp.Or, parts)
+
+
+def _connect(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
+    operands = [_operand(part) for part in parts]
+    result = operands[0]
+    for operand in operands[1:]:
+        result = kind(this=result, expression=operand)
+    return result
+
+
+# ---- types --------------------------------------------------------------------------------------
+
+_FORBIDDEN_FUNCTIONS = {
+    **dict.fromkeys(("reflect", "java_method", "try_reflect"), "it runs Java code"),
+    **dict.fromkeys(
+        (
+            *("rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "monotonically_increasing_id"),
+            *("spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"),
+        ),
+        "its value depends on more than the event, so the answer would depend on the plan",
+    ),
+    **dict.fromkeys(
+        ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"),
+        "it looks at other rows; a pattern names the events it speaks of",
+    ),
+}
+
+
+def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
+    """The type of a bound expression; mismatches are added to `found`, string literals take their partner's type."""
+    match node:
+        case exp.Column():
+            return node.type or UNKNOWN
+        case exp.Literal():
+            if node.is_string:
+                return exp.DataType.build("string", dialect="spark")
+            return _number_type(node.this)
+        case exp.Boolean():
+            return BOOLEAN
+        case exp.Null():
+            return exp.DataType.build("null")
+        case exp.Paren():
+            return infer(node.this, found)
+        case exp.Cast():
+            infer(node.this, found)
+            return node.to
+        case exp.Interval():
+            return INTERVAL
+        case exp.Neg():
+            kind = infer(node.this, found)
+            if family(kind) not in (Family.NUMBER, Family.INTERVAL, Family.ANY):
+                found.append(Diagnostic(f"- needs a number, not {a_type(kind)}", span_of(node.this)))
+            return kind
+        case exp.Not():
+            _condition(node.this, found)
+            return BOOLEAN
+        case exp.And() | exp.Or():
+            _condition(node.left, found)
+            _condition(node.right, found)
+            return BOOLEAN
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            _comparable(node.left, node.right, found)
+            return BOOLEAN
+        case exp.In():
+            for value in node.expressions:
+                _comparable(node.this, value, found)
+            return BOOLEAN
+        case exp.Between():
+            _comparable(node.this, node.args["low"], found)
+            _comparable(node.this, node.args["high"], found)
+            return BOOLEAN
+        case exp.Like():
+            for side in (node.this, node.expression):
+                kind = infer(side, found)
+                if family(kind) not in (Family.STRING, Family.ANY):
+                    found.append(
+                        Diagnostic(
+                            f"LIKE compares strings, and this is {a_type(kind)}",
+                            span_of(side),
+                            "CAST(… AS string) makes a string of it",
+                        )
+                    )
+            return BOOLEAN
+        case exp.Is():
+            infer(node.this, found)
+            return BOOLEAN
+        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv():
+            return _arithmetic(node, found)
+        case exp.Case():
+            return _case(node, found)
+        case exp.Anonymous():
+            return _function(node, found)
+        case _:
+            raise AssertionError(f"no type for {node!r}")
+
+
+def _condition(node: exp.Expr, found: list[Diagnostic]) -> None:
+    kind = infer(node, found)
+    if family(kind) not in (Family.BOOLEAN, Family.ANY):
+        found.append(
+            Diagnostic(
+                f"a condition is expected here, and this is {a_type(kind)}",
+                span_of(node),
+                "compare it with something",
+            )
+        )
+
+
+def check_condition(node: exp.Expr, found: list[Diagnostic]) -> None:
+    _condition(node, found)
+
+
+def _number_type(text: str) -> exp.DataType:
+    if re.fullmatch(r"\d+", text):
+        return exp.DataType.build("int" if int(text) < 2**31 else "bigint" if int(text) < 2**63 else "decimal(38,0)")
+    if "e" in text.lower():
+        return DOUBLE
+    whole, _, fraction = text.partition(".")
+    return exp.DataType.build(f"decimal({max(len(whole.lstrip('0')) + len(fraction), 1)},{len(fraction)})")
+
+
+def _comparable(left: exp.Expr, right: exp.Expr, found: list[Diagnostic]) -> None:
+    left_type, right_type = infer(left, found), infer(right, found)
+    families = {family(left_type), family(right_type)}
+    if len(families) == 1 or Family.ANY in families:
+        return
+    for literal, other, kind in ((left, right, right_type), (right, left, left_type)):
+        if isinstance(literal, exp.Literal) and literal.is_string:
+            if _coerce(literal, kind):
+                return
+            if family(kind) in (Family.NUMBER, Family.DATETIME, Family.BOOLEAN):
+                found.append(
+                    Diagnostic(
+                        f"{_shown(other)} is {a_type(kind)}, and {literal.this!r} is not",
+                        span_of(literal),
+                        f"compare it with {a_type(kind)}",
+                    )
+                )
+                return
+    found.append(
+        Diagnostic(
+            f"{a_type(left_type)} cannot be compared with {a_type(right_type)}",
+            span_of(left).to(span_of(right)),
+            f"{_shown(left)} is {a_type(left_type)}, {_shown(right)} is {a_type(right_type)}; "
+            f"CAST(… AS {type_sql(left_type)}) converts",
+        )
+    )
+
+
+def _coerce(literal: exp.Literal, kind: exp.DataType) -> bool:
+    """`'1'` compared with a number is the number 1, as the papers write it; dates and times likewise."""
+    text = literal.this.strip()
+    span = span_of(literal)
+    match family(kind):
+        case Family.NUMBER if re.fullmatch(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", text, re.IGNORECASE):
+            number: exp.Expr = at(exp.Literal.number(text.lstrip("+-")), span)
+            literal.replace(at(exp.Neg(this=number), span) if text.startswith("-") else number)
+        case Family.BOOLEAN if text.lower() in ("true", "false"):
+            literal.replace(at(exp.Boolean(this=text.lower() == "true"), span))
+        case Family.DATETIME if _is_datetime(text):
+            literal.replace(at(exp.Cast(this=literal.copy(), to=kind.copy()), span))
+        case _:
+            return False
+    return True
+
+
+def _is_datetime(text: str) -> bool:
+    for reader in (datetime.fromisoformat, date.fromisoformat):
+        try:
+            reader(text)
+            return True
+        except ValueError:
+            continue
+    return False
+
+
+def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
+    left, right = infer(node.left, found), infer(node.right, found)
+    families = (family(left), family(right))
+    symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "intdiv": "DIV"}[node.key]
+    match families:
+        case (Family.NUMBER, Family.NUMBER):
+            if isinstance(node, exp.Div):
+                return DOUBLE if not (left.this in _DECIMALS or right.this in _DECIMALS) else UNKNOWN
+            if isinstance(node, exp.IntDiv):
+                return BIGINT
+            return wider(left, right) or UNKNOWN
+        case (Family.DATETIME, Family.DATETIME) if isinstance(node, exp.Sub):
+            return INTERVAL
+        case (Family.DATETIME, Family.INTERVAL) if isinstance(node, exp.Add | exp.Sub):
+            return left if left.this != _T.DATE else UNKNOWN
+        case (Family.INTERVAL, Family.DATETIME) if isinstance(node, exp.Add):
+            return right if right.this != _T.DATE else UNKNOWN
+        case (Family.INTERVAL, Family.INTERVAL) if isinstance(node, exp.Add | exp.Sub):
+            return INTERVAL
+        case (Family.INTERVAL, Family.NUMBER) if isinstance(node, exp.Mul | exp.Div):
+            return INTERVAL
+        case (Family.NUMBER, Family.INTERVAL) if isinstance(node, exp.Mul):
+            return INTERVAL
+        case _ if Family.ANY in families or Family.OTHER in families:
+            return UNKNOWN
+    help = "add an INTERVAL, such as 5 minutes" if Family.DATETIME in families else "arithmetic takes numbers"
+    found.append(
+        Diagnostic(
+            f"{symbol} cannot take {a_type(left)} and {a_type(right)}",
+            span_of(node.left).to(span_of(node.right)),
+            help,
+        )
+    )
+    return UNKNOWN
+
+
+def wider(left: exp.DataType, right: exp.DataType) -> exp.DataType | None:
+    """The type both convert to without loss; None where Spark's own rules are needed."""
+    if left == right:
+        return left
+    if is_integer(left) and is_integer(right):
+        order = [_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT]
+        return left if order.index(left.this) > order.index(right.this) else right
+    if (is_float(left) or is_integer(left)) and (is_float(right) or is_integer(right)):
+        return DOUBLE
+    if family(left) == family(right) == Family.STRING:
+        return exp.DataType.build("string", dialect="spark")
+    return None
+
+
+def _case(node: exp.Case, found: list[Diagnostic]) -> exp.DataType:
+    kinds: list[exp.DataType] = []
+    for branch in node.args["ifs"]:
+        if node.this:
+            _comparable(node.this, branch.this, found)
+        else:
+            _condition(branch.this, found)
+        kinds.append(infer(branch.args["true"], found))
+    if default := node.args.get("default"):
+        kinds.append(infer(default, found))
+    known = [kind for kind in kinds if kind.this != _T.NULL]
+    return known[0] if known and all(kind == known[0] for kind in known) else UNKNOWN
+
+
+def _function(node: exp.Anonymous, found: list[Diagnostic]) -> exp.DataType:
+    kinds = [infer(argument, found) for argument in node.expressions]
+    span = node.meta.get("name_span") or span_of(node)
+    if reason := _FORBIDDEN_FUNCTIONS.get(node.name.lower()):
+        found.append(
+            Diagnostic(f"{node.name} is not allowed: {reason}", span, "use a function of the event's attributes")
+        )
+        return UNKNOWN
+    # Typed as sqlglot's own node, over arguments of known types; printed as the user wrote it.
+    arguments = [exp.cast(exp.Null(), kind.copy()) for kind in kinds]
+    try:
+        known = exp.func(node.name, *arguments, dialect="spark")
+        kind = annotate_types(known, dialect="spark").type
+    except (SqlglotError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return UNKNOWN
+    if isinstance(known, exp.AggFunc):
+        found.append(
+            Diagnostic(
+                f"{node.name} is an aggregate, and a pattern has single events only",
+                span,
+                "aggregate the matches in Spark instead",
+            )
+        )
+    elif isinstance(known, exp.UDTF):
+        found.append(Diagnostic(f"{node.name} makes rows, and a value is needed here", span))
+    return kind or UNKNOWN
+
+
+def _shown(node: exp.Expr) -> str:
+    text = sql(node)
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+# ---- Spark SQL ----------------------------------------------------------------------------------
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Words that start or join an expression; Spark takes the others as names as they are.
+_KEYWORDS = frozenset(
+    """
+    ALL AND ANTI ANY AS BETWEEN CASE CAST CROSS CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATE DISTINCT
+    DIV ELSE END EXCEPT EXISTS EXTRACT FALSE FILTER FOR FROM FULL GROUP HAVING IN INNER INTERSECT INTERVAL INTO IS JOIN
+    LATERAL LEFT LIKE MINUS NATURAL NOT NULL ON OR ORDER OUTER OVERLAY POSITION RIGHT RLIKE SELECT SEMI SESSION_USER
+    SETMINUS SOME STRUCT SUBSTRING TABLE THEN TIMESTAMP TRIM TRUE UNION UNIQUE USER USING VALUES WHEN WHERE WITH
+    """.split()  # noqa: SIM905
+)
+
+
+def is_plain_name(name: str) -> bool:
+    """A name that Spark SQL takes without backquotes."""
+    return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _KEYWORDS
+
+
+def sql(node: exp.Expr) -> str:
+    """Spark SQL text; names and literals are quoted by sqlglot's generator, never by pasting."""
+    copied = node.copy()
+    for identifier in copied.find_all(exp.Identifier):
+        identifier.set("quoted", not is_plain_name(identifier.this))
+    text: str = copied.sql(dialect="spark", comments=False, normalize_functions=False)
+    return text
+
+
+def without_variable(node: exp.Expr) -> exp.Expr:
+    """The expression over the columns of an event rather than over `variable.attribute`."""
+
+    def strip(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column):
+            return exp.Column(this=part.this.copy())
+        return part
+
+    return node.copy().transform(strip)
+
+
+def column_sql(name: str) -> str:
+    return sql(exp.to_identifier(name, quoted=True))

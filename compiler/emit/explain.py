@@ -1,0 +1,246 @@
+"""Plans as text: the paper's operators top-down as in its Figure 1, then the steps that Spark will take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sase.compiler.core.bound import EquivalenceTest, Predicate, Variable
+from sase.compiler.core.durations import spelled
+from sase.compiler.plan.choose import Choice, Choices
+from sase.compiler.plan.logical import Negation, Plan
+from sase.compiler.plan.physical import AntiJoin, Clause, Compare, Kernel, PhysicalPlan
+
+
+def explain(choices: Choices, physical: PhysicalPlan) -> str:
+    sections = {
+        "Logical plan": logical_lines(choices.chosen.plan),
+        "Physical plan": _physical_lines(physical),
+        f"Strategies, by cost: {_origin(choices)}": _strategy_lines(choices),
+    }
+    return "\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()) + "\n"
+
+
+# ---- logical ------------------------------------------------------------------------------------
+
+
+def logical_lines(plan: Plan) -> list[str]:
+    return [
+        f"  {name if index == 0 else '':<22} {detail}"
+        for name, details in operators(plan)
+        for index, detail in enumerate(details)
+    ]
+
+
+def operators(plan: Plan) -> list[tuple[str, list[str]]]:
+    """The operators that have something to do and what that is, in the order in which results leave: transformation
+    first, scan last."""
+    negations = [("Negation", _negation(plan, negation, "anti-join")) for negation in reversed(plan.negations)]
+    selection = [
+        ("Selection", _conditions(plan.selection.predicates, plan.selection.equivalences)),
+        ("Window", [plan.window_text] if plan.window else []),
+    ]
+    listed: list[tuple[str, list[str]]] = [
+        ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
+        *(selection if plan.negation_first else negations),
+        *(negations if plan.negation_first else selection),
+        ("Sequence construction", list(_construction(plan))),
+        ("Sequence scan", list(_scan(plan))),
+    ]
+    return [(name, details) for name, details in listed if details]
+
+
+def _result(plan: Plan) -> str:
+    query = plan.query
+    if query.returns is None:
+        return ", ".join([*(variable.name for variable in query.positive), "started_at", "detected_at"])
+    columns = ", ".join(output.name for output in query.returns)
+    return f"{query.composite}({columns})" if query.composite else columns
+
+
+def _conditions(predicates: Iterable[Predicate], equivalences: Iterable[EquivalenceTest]) -> list[str]:
+    return [*map(str, equivalences), *map(str, predicates)]
+
+
+def _negation(plan: Plan, negation: Negation, how: str) -> list[str]:
+    after, before = plan.query.neighbours(negation.variable)
+    place = f"before {before}" if after is None else f"after {after}"
+    if after and before:
+        place = f"between {after} and {before}"
+    equivalences = [test for test in negation.equivalences if test not in plan.scan.partition or how == "anti-join"]
+    conditions = _conditions(negation.predicates, equivalences)
+    where = f" with {' and '.join(conditions)}" if conditions else ""
+    return [f"no {negation.variable} {place}{where} ({how})"]
+
+
+def _construction(plan: Plan) -> Iterator[str]:
+    construction = plan.construction
+    yield " → ".join(variable.name for variable in plan.query.positive)
+    if construction.basic:
+        yield "without stacks"
+    yield from _conditions(construction.predicates, construction.equivalences)
+    if construction.window:
+        yield plan.window_text
+    for negation in construction.negations:
+        yield from _negation(plan, negation, "in the stacks")
+
+
+def _scan(plan: Plan) -> Iterator[str]:
+    for variable in plan.query.variables:
+        yield _state(variable, plan)
+    if plan.scan.partition:
+        yield f"stacks partitioned by {', '.join(map(str, plan.scan.partition))}"
+    if plan.scan.cross:
+        yield f"transitions filtered by {', '.join(map(str, plan.scan.cross))}"
+    if plan.scan.window:
+        yield f"stacks pruned {plan.window_text}"
+    if plan.scan.slice:
+        yield f"cut into time slices of {_length(plan.scan.slice, plan.query.time_kind)}"
+
+
+def _state(variable: Variable, plan: Plan) -> str:
+    types = variable.types[0] if len(variable.types) == 1 else f"ANY({', '.join(variable.types)})"
+    simple = plan.scan.simple.get(variable.name, ())
+    where = f" where {' and '.join(map(str, simple))}" if simple else ""
+    return f"{'!' if variable.negated else ''}{types} {variable.name}{where}"
+
+
+def _length(ticks: int, time_kind: str) -> str:
+    return spelled(ticks) if time_kind == "timestamp" else f"{ticks:,}"
+
+
+# ---- physical -----------------------------------------------------------------------------------
+
+
+def _physical_lines(plan: PhysicalPlan) -> list[str]:
+    steps = list(_steps(plan))
+    return [f"  {number:>2}. {name:<10} {text}" for number, (name, text) in enumerate(steps, 1)]
+
+
+def _steps(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
+    query, kernel = plan.query, plan.kernel
+    columns = dict.fromkeys(column for names in plan.types.values() for column in names)
+    yield "read", f"{', '.join(plan.types)}: {', '.join([query.type, *columns])}"
+    for fill in plan.fills:
+        yield "filter", f"{fill.variable}: {fill.condition}"
+    if kernel is None:
+        yield "take", "each event as a match"
+    else:
+        yield from _kernel_steps(plan, kernel)
+    selection = [("filter", condition) for condition in plan.selection]
+    if plan.window:
+        first, last = query.positive[0].name, query.positive[-1].name
+        selection.insert(0, ("filter", f"{last}.{query.time} - {first}.{query.time} < window"))
+    joins = [("anti-join", _anti_join(plan, join)) for join in plan.anti_joins]
+    joins += [
+        ("filter", f"no {each.variable} in its interval with {' and '.join(each.conditions)}")
+        for each in plan.outside
+        if each.conditions
+    ]
+    yield from joins + selection if plan.negation_first else selection + joins
+    yield (
+        "result",
+        ", ".join(name for _, name in plan.output) if plan.output else "one struct a variable, started_at, detected_at",
+    )
+
+
+def _kernel_steps(plan: PhysicalPlan, kernel: Kernel) -> Iterator[tuple[str, str]]:
+    for column in kernel.computed:
+        yield "compute", f"{column.name}: {column.sql}"
+    if kernel.slice:
+        yield "copy", f"to time slices of {_length(kernel.slice, plan.query.time_kind)}"
+    if plan.stream:
+        yield "order", "released by the watermark"
+        yield "shuffle", "to " + (f"buckets of {', '.join(kernel.keys)}" if kernel.keys else "one bucket")
+        yield "state", f"what {plan.query.within.text if plan.query.within else ''} can reach"
+    by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
+    count = f" into {plan.partitions} partitions" if plan.partitions else ""
+    shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
+    if not plan.stream:
+        yield "shuffle", (f"by {', '.join(shuffled)}{count}" if shuffled else "everything to one partition")
+    yield "sort", "by " + ", ".join([*by, plan.kernel_time, *([plan.query.order] if plan.query.order else [])])
+    checks = "".join(f", {_clause(clause)}" for clause in kernel.where)
+    yield "kernel", f"{' → '.join(kernel.positive)}{checks}"
+    for state in kernel.negated:
+        conditions = ", ".join(_clause(clause) for clause in state.where)
+        yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
+    for each in plan.outside:
+        yield "look up", f"{each.variable} in the interval of each sequence"
+
+
+def _clause(clause: Clause) -> str:
+    return " or ".join(
+        f"{atom.left}.{atom.left_column} {atom.op} {atom.right}.{atom.right_column}"
+        if isinstance(atom, Compare)
+        else f"{atom.variable}.{atom.column}"
+        for atom in clause
+    )
+
+
+def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> str:
+    bucket = f"on buckets of {_length(plan.bucket, plan.query.time_kind)}" if plan.bucket else "without buckets"
+    return f"{join.variable} ({join.fill.condition}) {bucket}" + "".join(
+        f", {condition}" for condition in join.conditions
+    )
+
+
+# ---- the strategies -----------------------------------------------------------------------------
+
+
+def strategy_name(plan: Plan) -> str:
+    """What sets a plan apart from the others: where its equivalence tests and negated components are evaluated."""
+    partition, cross = (", ".join(map(str, tests)) for tests in (plan.scan.partition, plan.scan.cross))
+    filtered = ", ".join(map(str, plan.construction.equivalences))
+    parts = []
+    if cross:
+        parts.append(f"Multi-PAIS on {partition}, transitions by {cross}")
+    elif partition and filtered:
+        parts.append(f"PAIS on {partition}, dynamic filtering by {filtered}")
+    elif partition:
+        parts.append(f"{'composite key' if len(plan.scan.partition) > 1 else 'PAIS on'} {partition}")
+    elif filtered:
+        parts.append(f"dynamic filtering by {filtered}")
+    elif plan.selection.equivalences:
+        parts.append(f"selection by {', '.join(map(str, plan.selection.equivalences))}")
+    else:
+        parts.append("no equivalence test")
+    if plan.scan.slice:
+        parts.append(f"slices of {_length(plan.scan.slice, plan.query.time_kind)}")
+    if plan.construction.negations:
+        parts.append(f"{', '.join('!' + each.variable for each in plan.construction.negations)} in the stacks")
+    if plan.negations:
+        parts.append(f"{', '.join('!' + each.variable for each in plan.negations)} by anti-join")
+    return ", ".join(parts)
+
+
+def _origin(choices: Choices) -> str:
+    known = choices.statistics
+    if choices.measured:
+        return f"{known.events:,.0f} events and {known.cores} cores, as analysed"
+    return "default statistics, for want of any (sase statistics makes them)"
+
+
+def _strategy_lines(choices: Choices) -> list[str]:
+    named = [("chosen", choices.chosen), *(("rejected", each) for each in choices.rejected)]
+    names = [strategy_name(each.plan) for _, each in named]
+    widest = max(map(len, names))
+    header = f"  {'':<9} {'':<{widest}} {'shuffled':>10} {'edges':>10} {'sequences':>10} {'seconds':>10}"
+    rows = [
+        f"  {verdict:<9} {name:<{widest}} {_costs(choice)}"
+        for (verdict, choice), name in zip(named, names, strict=True)
+    ]
+    return [header, *rows]
+
+
+def _costs(choice: Choice) -> str:
+    cost = choice.cost
+    return " ".join(
+        f"{text:>10}" for text in (*map(_quantity, (cost.shuffled, cost.edges, cost.sequences)), f"{cost.seconds:,.2f}")
+    )
+
+
+def _quantity(number: float) -> str:
+    """Three digits tell all that an estimate knows."""
+    for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= unit:
+            return f"{number / unit:.3g}{name}" if number < 1e15 else f"{number:.1e}"
+    return f"{number:.3g}"

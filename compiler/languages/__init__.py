@@ -1,0 +1,1 @@
+"""One folder for each language: from its text to a bound query, and nothing else."""

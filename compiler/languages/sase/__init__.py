@@ -1,0 +1,1 @@
+"""SASE, the language of the papers: grammar, syntax tree, binder."""

@@ -1,0 +1,221 @@
+"""The cost-based rule: of the plans that a query allows, the one that is expected to take the least time.
+
+Equivalence tests: all of them as one composite key, one of them (PAIS) with the others by dynamic filtering or by
+Multi-PAIS, or none. Negation: in the stacks, or by anti-join. For each of these plans the rest is fitted: the length
+of time slices, that of an anti-join's buckets, its place, and the number of partitions. What the user forces is kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.durations import UNITS, microseconds
+from sase.compiler.core.errors import OptionError
+from sase.compiler.languages.sase.parser import parse_duration
+from sase.compiler.plan import rules
+from sase.compiler.plan.cost import Cost, calibration, cost
+from sase.compiler.plan.logical import Plan, basic_plan
+from sase.compiler.plan.rules.partition_by_equivalence import partitioning
+from sase.compiler.plan.rules.slice_by_time import can_slice, slice_by_time
+from sase.compiler.plan.statistics import Statistics, default_statistics
+from sase.compiler.plan.strategy import Strategy
+
+WORTHWHILE = 0.9
+"""A plan with more to it must promise to take less than this share of the time of the simpler one."""
+
+SLICES = (64, 16, 4, 2, 1)
+"""Lengths of a time slice, in windows."""
+
+MOST_BUCKETS, LEAST_BUCKETS = 8, 16
+"""An anti-join's bucket is no shorter than the window over the one, and no longer than the window times the other."""
+
+PARTITIONS_A_CORE = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    plan: Plan
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class Choices:
+    """`chosen` and the plans that would cost more, the cheapest first."""
+
+    chosen: Choice
+    rejected: tuple[Choice, ...]
+    statistics: Statistics
+    measured: bool
+
+
+def choose(
+    query: BoundQuery, strategy: Strategy, disable: frozenset[str] = frozenset(), statistics: Statistics | None = None
+) -> Choices:
+    strategy = replace(
+        strategy,
+        slice=_ticks("slice", strategy.slice, query.time_kind, ("auto", "off")),
+        bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
+    )
+    known = statistics or default_statistics(query)
+    plans = _possible(query, _strategies(query, strategy, disable), disable)
+    choices = [_fitted(plan, known, statistics, disable) for plan in _distinct(plans)]
+    chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)
+    _check_forced(chosen.plan)
+    rejected = sorted((each for each in choices if each is not chosen), key=lambda each: each.cost.seconds)
+    return Choices(chosen, tuple(rejected), known, statistics is not None)
+
+
+# ---- the plans ----------------------------------------------------------------------------------
+
+
+def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) -> Iterator[Strategy]:
+    """The simplest first, since it wins where costs are much the same."""
+    tests = [] if "partition_by_equivalence" in disable else partitioning(query)
+    attributes = [test.positive[0][1] for test in tests]
+    equivalences = [strategy.equivalence]
+    if strategy.equivalence == "auto" and tests:
+        ways = ("pais", "multi-pais") if len(tests) > 1 else ()
+        equivalences = ["composite", *(f"{way}:{name}" for way in ways for name in attributes), "selection"]
+    elif strategy.equivalence in ("pais", "multi-pais") and tests:
+        equivalences = [f"{strategy.equivalence}:{name}" for name in attributes]
+    negations = ["auto", "anti-join"] if strategy.negation == "auto" and query.negated else [strategy.negation]
+    for equivalence, negation in product(equivalences, negations):
+        yield replace(strategy, equivalence=equivalence, negation=negation)
+
+
+def _possible(query: BoundQuery, strategies: Iterable[Strategy], disable: frozenset[str]) -> list[Plan]:
+    """Without the plans that cannot do what the user forces; an error if none can."""
+    plans, refused = [], []
+    for strategy in strategies:
+        try:
+            plans.append(rules.optimise(basic_plan(query, strategy), disable))
+        except OptionError as error:
+            refused.append(error)
+    if not plans:
+        raise refused[0]
+    return plans
+
+
+def _distinct(plans: Iterable[Plan]) -> list[Plan]:
+    """Strategies that come to one plan are one: PAIS with a single test is the composite key."""
+    found: list[Plan] = []
+    for plan in plans:
+        if not any(replace(plan, strategy=known.strategy) == known for known in found):
+            found.append(plan)
+    return found
+
+
+def _is_gamble(choice: Choice, strategy: Strategy) -> bool:
+    """No test pushed down: the paper's runs of such plans did not end. That takes more than assumptions to choose."""
+    return choice.plan.strategy.equivalence == "selection" != strategy.equivalence
+
+
+def _cheapest(choices: Iterable[Choice]) -> Choice:
+    best, *others = choices
+    for other in others:
+        if other.cost.seconds < WORTHWHILE * best.cost.seconds:
+            best = other
+    return best
+
+
+# ---- fitting one plan ---------------------------------------------------------------------------
+
+
+def _fitted(plan: Plan, statistics: Statistics, measured: Statistics | None, disable: frozenset[str]) -> Choice:
+    def best(plans: Iterable[Plan]) -> Plan:
+        return _cheapest(Choice(each, cost(each, statistics)) for each in plans).plan
+
+    if "slice_by_time" not in disable:
+        plan = best(_sliced(plan, measured is not None))
+    if plan.negations:
+        plan = best(_placed(plan))
+        plan = _bucketed(plan, statistics)
+    plan = _partitioned(plan, measured)
+    return Choice(plan, cost(plan, statistics))
+
+
+def _sliced(plan: Plan, measured: bool) -> Iterator[Plan]:
+    """On assumptions alone, nothing is left to one core that could be cut."""
+    strategy, within = plan.strategy, plan.query.within
+    if strategy.slice != "auto" or within is None or not can_slice(plan):
+        yield plan
+        return
+    if strategy.parallel == "key" or (strategy.parallel == "auto" and (plan.scan.partition or measured)):
+        yield plan
+    if strategy.parallel != "key":
+        for windows in SLICES:
+            yield slice_by_time(replace(plan, strategy=replace(strategy, slice=windows * within.ticks)))
+
+
+def _placed(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    if plan.strategy.negation_place == "auto" and (plan.selection.predicates or plan.selection.equivalences):
+        yield replace(plan, negation_first=True)
+
+
+def _bucketed(plan: Plan, statistics: Statistics) -> Plan:
+    """Short buckets copy negated events to many of them, long ones compare matches with many: the least of both."""
+    if plan.query.within is None:
+        return plan
+    if isinstance(plan.strategy.bucket, int):
+        return replace(plan, bucket=plan.strategy.bucket)
+    window = plan.query.within.ticks
+
+    def joins(bucket: int) -> float:
+        found = cost(replace(plan, bucket=bucket), statistics)
+        return found.seconds
+
+    lengths = [window]
+    while lengths[0] % 2 == 0 and lengths[0] * MOST_BUCKETS > window:
+        lengths.insert(0, lengths[0] // 2)
+    enough = statistics.span / (PARTITIONS_A_CORE * max(1, statistics.cores))
+    lengths += [window << power for power in range(1, int(math.log2(LEAST_BUCKETS)) + 1) if window << power <= enough]
+    shortest = min(lengths, key=lambda length: (round(joins(length), 6), abs(length - window)))
+    return replace(plan, bucket=shortest if joins(shortest) < WORTHWHILE * joins(window) else window)
+
+
+def _partitioned(plan: Plan, statistics: Statistics | None) -> Plan:
+    """Adaptive execution makes partitions by their size. Where the work is in the search and not in the size, there
+    should be some a core, so that no core waits for another; for that the number of cores must be known."""
+    if plan.strategy.partitions is not None or statistics is None:
+        return plan
+    expected, constants = cost(plan, statistics), calibration()
+    search = expected.edges * constants.edge + expected.sequences * constants.sequence
+    if search < 10 * expected.shuffled * constants.shuffle:
+        return plan
+    return replace(plan, strategy=replace(plan.strategy, partitions=PARTITIONS_A_CORE * max(1, statistics.cores)))
+
+
+# ---- what the user forces -----------------------------------------------------------------------
+
+
+def _ticks(option: str, value: int | str, time_kind: str, words: tuple[str, ...]) -> int | str:
+    """A length in ticks."""
+    if value in words:
+        return value
+    duration = parse_duration(str(value))
+    with_units = duration is not None and all(unit and unit.lower() in UNITS for _, unit in duration.parts)
+    if duration is not None and time_kind == "timestamp" and with_units:
+        length = sum(microseconds(amount, str(unit)) for amount, unit in duration.parts)
+    elif duration is not None and all(unit is None for _, unit in duration.parts):
+        length = microseconds(duration.parts[0][0], "microsecond")
+    else:
+        example = "8 days" if time_kind == "timestamp" else "10000"
+        raise OptionError(f"{option} is {', '.join(words)} or a length such as {example}, not {value!r}")
+    if length < 1 or length.denominator != 1:
+        raise OptionError(f"a time {option} is at least one tick long")
+    return int(length)
+
+
+def _check_forced(plan: Plan) -> None:
+    strategy = plan.strategy
+    if isinstance(strategy.slice, int) and plan.scan.slice is None:
+        raise OptionError("time slices need WITHIN, and the rules window_in_scan and window_in_construction")
+    if strategy.parallel in ("time", "both") and plan.scan.slice is None:
+        raise OptionError(f"parallel={strategy.parallel} needs time slices, and this plan has none")
+    if strategy.parallel in ("key", "both") and not plan.scan.partition:
+        raise OptionError(f"parallel={strategy.parallel} needs a partition key, and this plan has none")

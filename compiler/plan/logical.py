@@ -1,0 +1,119 @@
+"""The logical plan: the paper's six operators, bottom-up.
+
+SASE's plan is a pipeline, not a tree, so a plan is a record with one field an operator. A rule takes a plan and
+returns one that does the same with work moved from one operator to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate
+from sase.compiler.plan.strategy import Strategy
+
+
+@dataclass(frozen=True)
+class SequenceScan:
+    """SS→. Which events may fill a state, how the stacks are partitioned, whether the window prunes them."""
+
+    simple: Mapping[str, tuple[Predicate, ...]]
+    """Simple predicates that an event must meet to enter, by variable."""
+    partition: tuple[EquivalenceTest, ...] = ()
+    cross: tuple[EquivalenceTest, ...] = ()
+    """Multi-PAIS: tests that an event must meet with some instance of the previous stack to be pushed at all."""
+    window: bool = False
+    slice: int | None = None
+    """Length of a time slice in ticks; None when the stream is not cut by time."""
+
+
+@dataclass(frozen=True)
+class Negation:
+    """One negated component with what is left of its P-."""
+
+    variable: str
+    predicates: tuple[Predicate, ...]
+    equivalences: tuple[EquivalenceTest, ...]
+
+
+@dataclass(frozen=True)
+class SequenceConstruction:
+    """SC←. What is checked while a sequence is being built, so that no dead end is finished."""
+
+    basic: bool = False
+    """The paper's baseline: every event of the window is looked at, with no stacks to jump along."""
+    predicates: tuple[Predicate, ...] = ()
+    equivalences: tuple[EquivalenceTest, ...] = ()
+    window: bool = False
+    negations: tuple[Negation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """σ. What is checked on whole sequences."""
+
+    predicates: tuple[Predicate, ...]
+    equivalences: tuple[EquivalenceTest, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    query: BoundQuery
+    scan: SequenceScan
+    construction: SequenceConstruction
+    selection: Selection
+    window: bool
+    """WD: whether whole sequences are still checked against WITHIN."""
+    negations: tuple[Negation, ...]
+    """NG: negated components that are looked for after the sequences are built, by anti-join."""
+    strategy: Strategy
+    negation_first: bool = False
+    """NG before σ: fewer matches reach the selection, more reach the anti-join."""
+    bucket: int | None = None
+    """Length of NG's time buckets in ticks; None without a window."""
+    pruned: bool = False
+    """TF: whether only the columns that something reads are carried."""
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the window restricts anything: one positive event alone always fits into it."""
+        return self.query.within is not None and len(self.query.variables) > 1
+
+    @property
+    def window_text(self) -> str:
+        return f"within {self.query.within.text}" if self.query.within else ""
+
+    def with_scan(self, **changes: object) -> Plan:
+        return replace(self, scan=replace(self.scan, **changes))  # type: ignore[arg-type]
+
+    def with_construction(self, **changes: object) -> Plan:
+        return replace(self, construction=replace(self.construction, **changes))  # type: ignore[arg-type]
+
+    def with_selection(self, **changes: object) -> Plan:
+        return replace(self, selection=replace(self.selection, **changes))  # type: ignore[arg-type]
+
+
+def basic_plan(query: BoundQuery, strategy: Strategy | None = None) -> Plan:
+    """The paper's section 3.1: nothing pushed down."""
+    strategy = strategy or Strategy()
+    return Plan(
+        query=query,
+        scan=SequenceScan(simple={}),
+        construction=SequenceConstruction(basic=strategy.construction == "basic"),
+        selection=Selection(
+            predicates=tuple(part for part in query.predicates if part.negated is None),
+            equivalences=tuple(test for test in query.equivalences if len(test.positive) > 1),
+        ),
+        window=query.within is not None and len(query.positive) > 1,
+        negations=tuple(
+            Negation(
+                variable.name,
+                tuple(part for part in query.predicates if part.negated == variable.name),
+                tuple(test for test in query.equivalences if test.attribute(variable.name) is not None),
+            )
+            for variable in query.negated
+        ),
+        strategy=strategy,
+        negation_first=strategy.negation_place == "before",
+        bucket=query.within.ticks if query.within else None,
+    )

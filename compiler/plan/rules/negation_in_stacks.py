@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sase.compiler.core.errors import OptionError
+from sase.compiler.plan.logical import Negation, Plan
+from sase.compiler.plan.separate import separate
+
+
+def negation_in_stacks(plan: Plan) -> Plan:
+    """Ships negated events to the kernel, which looks them up while it builds sequences (seed 004's neg_link).
+
+    May not touch a negated component that does not share the partition key: its events would have to be in every
+    partition. Nor one with a predicate that does not come apart. Nor a pattern of one positive component: there,
+    the anti-join needs no kernel at all.
+    """
+    strategy = plan.strategy.negation
+    if strategy == "anti-join" or (strategy == "auto" and len(plan.query.positive) == 1):
+        return plan
+    return move_into_stacks(plan)
+
+
+def move_into_stacks(plan: Plan) -> Plan:
+    reasons = {negation.variable: why_not_in_stacks(negation, plan) for negation in plan.negations}
+    for variable, reason in reasons.items():
+        if plan.strategy.negation == "stack" and reason:
+            raise OptionError(f"negation=stack is not possible for {variable}: {reason}")
+    inside = tuple(negation for negation in plan.negations if reasons[negation.variable] is None)
+    outside = tuple(negation for negation in plan.negations if negation not in inside)
+    return replace(plan, negations=outside).with_construction(negations=plan.construction.negations + inside)
+
+
+def why_not_in_stacks(negation: Negation, plan: Plan) -> str | None:
+    for test in plan.scan.partition:
+        if test.attribute(negation.variable) is None:
+            return f"{negation.variable} is not part of the partition key {test}"
+    for predicate in negation.predicates:
+        if separate(predicate) is None:
+            return f"{predicate} does not come apart into terms of single events"
+    return None
