@@ -22,8 +22,6 @@ from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, expected, shared_types
 from sase.runtime.session import session
 
-FORMATS = ("parquet", "json", "csv", "delta")
-
 JavaObject = Any
 
 # ---- finding ------------------------------------------------------------------------------------

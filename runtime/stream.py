@@ -28,6 +28,7 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from sase import __version__
 from sase.runtime import ssc
+from sase.runtime.arguments import BUCKETS
 from sase.runtime.encode import encode_pattern
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, quoted, ticks, unite
@@ -57,7 +58,7 @@ class Options:
 
     max_delay: str | int = 0
     max_state_events_per_key: int | None = None
-    buckets: int = 8
+    buckets: int = BUCKETS
 
     def __post_init__(self) -> None:
         if self.buckets < 1:

@@ -9,8 +9,8 @@ import jinja2
 import sase
 
 _MODULES = (
-    *("__init__", "delta", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output", "pattern"),
-    *("report", "session", "ssc"),
+    *("__init__", "arguments", "delta", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output"),
+    *("pattern", "report", "session", "ssc"),
 )
 _STREAM = ("live", "live_line", "live_worker", "sink", "stream", "stream_job")
 
