@@ -87,7 +87,7 @@ class Query:
         return Query(self._for_stream())
 
     def analyze(self, events: Events) -> str:
-        """Runs the query and tells, a step at a time, how many events and sequences got through and what removed the
+        """Runs the query and tells, step by step, how many events and sequences got through and what removed the
         rest. It reads the events several times: meant for "why is there no match?", not for production."""
         from sase.analysis.stages import table
 
