@@ -22,8 +22,6 @@ from sase.runtime.events import Source, expected, shared_types
 from sase.runtime.io import delta
 from sase.runtime.session import session
 
-FORMATS = ("parquet", "json", "csv", "delta")
-
 JavaObject = Any
 
 # ---- finding ------------------------------------------------------------------------------------

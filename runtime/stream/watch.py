@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, quoted, ticks, unite
 from sase.runtime.stream.worker import EPOCH
@@ -26,7 +27,7 @@ class Options:
 
     max_delay: str | int = 0
     max_state_events_per_key: int | None = None
-    buckets: int = 8
+    buckets: int = BUCKETS
 
     def __post_init__(self) -> None:
         if self.buckets < 1:
