@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NumericType
 
-from sase.runtime.output import as_text, earliest, leaf_columns, printing_order
-from sase.runtime.report import duration, table
+from sase.runtime.io.output import as_text, earliest, leaf_columns, printing_order
+from sase.runtime.io.report import duration, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
