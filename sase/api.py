@@ -49,7 +49,8 @@ class Query:
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
         `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
         """
-        from sase.runtime.events import Tally, check, streaming
+        from sase.runtime.events import check, streaming
+        from sase.runtime.io.tally import Tally
 
         if streaming(events):
             return self.follow(events, **options).matches()
