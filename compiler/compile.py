@@ -15,7 +15,8 @@ from sase.compiler.languages.sase.syntax import Query
 from sase.compiler.plan import rules
 from sase.compiler.plan.choose import Choices, choose
 from sase.compiler.plan.logical import Plan
-from sase.compiler.plan.physical import PhysicalPlan, physical_plan
+from sase.compiler.plan.physical import PhysicalPlan
+from sase.compiler.plan.planner import physical_plan
 from sase.compiler.plan.rules.negation_in_stacks import move_into_stacks
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -15,8 +15,10 @@ import sase
 from sase.compiler.compile import Compiled, Options, compile_query
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
-from sase.compiler.emit.codegen import printable
+from sase.compiler.emit.quote import printable
 from sase.compiler.languages.sase.parser import parse
+from sase.compiler.plan import physical
+from sase.compiler.plan.physical import AntiJoin, Select, Within
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 from sase.standalone import preamble
@@ -24,7 +26,7 @@ from sase.standalone import preamble
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sase.analysis.stages import Stage
+    from sase.analysis.stages import Stage, Step
     from sase.runtime.events import Events
     from sase.runtime.stream import Stream
 
@@ -97,18 +99,25 @@ class Query:
         """What `analyze` tells, as data."""
         from pyspark.sql import SparkSession
 
-        from sase.analysis.stages import Step, stages
+        from sase.analysis.stages import stages
 
-        physical, job = self.compiled.physical, self.module
-        joins: list[Step] = [
-            ("anti-join", f"no {join.variable}", getattr(job, join.function)) for join in physical.anti_joins
-        ]
-        selection: list[Step] = [("selection", condition, _where(condition)) for condition in physical.selection]
-        if physical.window:
-            selection.insert(0, ("window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)))
-        steps = joins + selection if physical.negation_first else selection + joins
-        fills = {fill.variable: fill.parts for fill in (*physical.fills, *(join.fill for join in physical.anti_joins))}
-        return stages(job, events, fills, steps, SparkSession.active())
+        plan = self.compiled.physical
+        fills = (*plan.fills, *(join.fill for join in plan.every(AntiJoin)))
+        steps = [step for each in plan.steps for step in self._counted(each)]
+        parts = {fill.variable: fill.parts for fill in fills}
+        return stages(self.module, events, parts, steps, SparkSession.active())
+
+    def _counted(self, step: physical.Step) -> Iterator[Step]:
+        """A step between the sequences and the result, as the stages of a run count it."""
+        job = self.module
+        match step:
+            case Within():
+                yield "window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)
+            case Select():
+                for condition in step.conditions:
+                    yield "selection", condition, _where(condition)
+            case AntiJoin():
+                yield "anti-join", f"no {step.variable}", getattr(job, step.function)
 
     @cached_property
     def module(self) -> ModuleType:
