@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
-from sase.runtime import delta
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, Tally, check
-from sase.runtime.inputs import (
+from sase.runtime.io import delta
+from sase.runtime.io.inputs import (
     Files,
     Input,
     InputAccount,
@@ -25,8 +25,8 @@ from sase.runtime.inputs import (
     read_events,
     specs,
 )
-from sase.runtime.output import format_to_write, save, show, there_already
-from sase.runtime.report import summary
+from sase.runtime.io.output import format_to_write, save, show, there_already
+from sase.runtime.io.report import summary
 from sase.runtime.session import session
 
 FindMatches = Callable[[DataFrame], DataFrame]

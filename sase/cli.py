@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.stream:
         if arguments.html:
             raise OptionError("--html shows a run that has ended, and a stream does not end")
-        from sase.runtime.stream_job import run_stream
+        from sase.runtime.stream.job import run_stream
 
         module = query.module
         state = getattr(module, "STATE", None)
@@ -90,7 +90,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     stages: Sequence[Stage] = ()
     if arguments.analyze:
         from sase.analysis.stages import table
-        from sase.runtime.inputs import open_events
+        from sase.runtime.io.inputs import open_events
 
         events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
         stages = query.stages(events)
@@ -105,7 +105,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
     from sase.pictures.picture import write
     from sase.pictures.report import report
     from sase.runtime.errors import explained
-    from sase.runtime.inputs import open_events
+    from sase.runtime.io.inputs import open_events
 
     events = None
     if stages is None:
@@ -137,7 +137,7 @@ def _statistics(arguments: argparse.Namespace) -> int:
     from sase.analysis.statistics import describe, statistics
     from sase.api import compile
     from sase.runtime.errors import explained
-    from sase.runtime.inputs import read_as_is
+    from sase.runtime.io.inputs import read_as_is
 
     catalog = _catalog(arguments)
     tables = read_as_is(arguments, catalog.types or ())
@@ -207,7 +207,7 @@ def _query(arguments: argparse.Namespace) -> Query:
             raise OptionError(
                 "no event types are known: add --catalog FILE, or --events to read the schema from the data"
             )
-        from sase.runtime.inputs import read_columns
+        from sase.runtime.io.inputs import read_columns
 
         types = {name.text for component in parsed.components for name in component.types}
         catalog = with_schema(catalog, text, read_columns(arguments, types), filename)

@@ -114,9 +114,10 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         names |= ({"Negated"} if kernel.negated else set()) | ({"Outside"} if plan.only(LookUp) else set())
         yield f"from sase.runtime.pattern import {', '.join(sorted(names))}"
     if plan.stream:
-        sequences = "scan_and_construct_live" if kernel else "single_events"
-        yield f"from sase.runtime.stream import Columns, Options, Stream, matters, {sequences}, watch"
-        yield "from sase.runtime.stream_job import Tables, file_streams, main"
+        sequences = "scan_and_construct" if kernel else "single_events"
+        yield "from sase.runtime.stream.job import Tables, file_streams, main"
+        yield f"from sase.runtime.stream.ssc import Stream, {sequences}"
+        yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
     elif kernel:
         yield "from sase.runtime.ssc import match_schema, scan_and_construct, structs"
 

@@ -16,14 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.utils import is_remote
 
-from sase.runtime import delta, inputs, output
 from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments
 from sase.runtime.errors import SaseRunError, explain, explained
 from sase.runtime.events import Source, expected, shared_types
-from sase.runtime.live_line import LiveLine
+from sase.runtime.io import delta, inputs, output
 from sase.runtime.session import session
-from sase.runtime.sink import Checkpoint, Places, Sink
-from sase.runtime.stream import CORRUPT, Options, Stream
+from sase.runtime.stream.sink import Checkpoint, Places, Sink
+from sase.runtime.stream.ssc import Stream
+from sase.runtime.stream.status import StatusLine
+from sase.runtime.stream.watch import CORRUPT, Options
 
 Tables = list[tuple[str | None, DataFrame]]
 Follow = Callable[[Any, Options], Stream]
@@ -116,7 +117,7 @@ def run_stream(
             checkpoint.label(files)  # when nothing can be refused any more
         with _partitions(spark, stream.buckets):
             query = writer.start()
-    line = LiveLine(source.time_kind, sink)
+    line = StatusLine(source.time_kind, sink)
     with _interruptible() as interrupted:
         try:
             while not (interrupted.is_set() or _terminated(query)):
