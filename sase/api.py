@@ -16,7 +16,8 @@ from sase.compiler.compile import Compiled, Options, compile_query
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
-from sase.compiler.languages.sase.parser import parse
+from sase.compiler.languages.front_end import Parsed
+from sase.compiler.languages.sase.front_end import read
 from sase.compiler.plan import physical
 from sase.compiler.plan.physical import AntiJoin, Select, Within
 from sase.compiler.plan.statistics import Statistics
@@ -155,7 +156,7 @@ def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
 
 
 def compile(
-    text: str,
+    text: str | Parsed,
     catalog: Catalog | None = None,
     *,
     events: DataFrame | Mapping[str | None, DataFrame] | None = None,
@@ -167,7 +168,7 @@ def compile(
     filename: str = "query.sase",
     **strategy: Any,
 ) -> Query:
-    """Compiles a query.
+    """Compiles a query: its text, or what a front end has read.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
     `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
@@ -178,6 +179,7 @@ def compile(
     `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
     `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
+    parsed = text if isinstance(text, Parsed) else read(text, filename)
     catalog = catalog or Catalog()
     if parameters:
         catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
@@ -186,17 +188,16 @@ def compile(
             raise CatalogError(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
             )
-        catalog = with_schema(catalog, text, columns_of(events), filename)
+        catalog = with_schema(catalog, parsed, columns_of(events))
     if isinstance(statistics, str | PathLike):
         statistics = Statistics.load(fspath(statistics))
     options = Options(frozenset(disable), chosen(strategy), statistics)
 
     def compiled(stream: bool) -> Compiled:
         return compile_query(
-            text,
+            parsed,
             catalog,
             options,
-            filename=filename,
             version=sase.__version__,
             standalone=preamble(stream) if standalone else None,
             stream=stream,
@@ -222,15 +223,10 @@ def columns_of(events: DataFrame | Mapping[str | None, DataFrame]) -> dict[str |
     }
 
 
-def with_schema(catalog: Catalog, text: str, columns: Mapping[str | None, Mapping[str, str]], filename: str) -> Catalog:
+def with_schema(catalog: Catalog, parsed: Parsed, columns: Mapping[str | None, Mapping[str, str]]) -> Catalog:
     """A catalog in which every event type of the query declares the columns of its table."""
     shared = columns.get(None, {})
-    types = {
-        name.text: dict(columns.get(name.text, shared))
-        for component in parse(text, filename).components
-        for name in component.types
-        if name.text in columns or shared
-    }
+    types = {name: dict(columns.get(name, shared)) for name in parsed.types if name in columns or shared}
     return replace(catalog, types={name: _without(catalog.type, declared) for name, declared in types.items()})
 
 
