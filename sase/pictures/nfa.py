@@ -1,4 +1,4 @@
-"""The automaton of a pattern: a state an event, with what is asked of that event on the way."""
+"""The automaton of a pattern: one state per event, with what is asked of that event on the way."""
 
 from __future__ import annotations
 
