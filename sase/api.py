@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -15,8 +15,11 @@ import sase
 from sase.compiler.compile import Compiled, Options, compile_query
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
-from sase.compiler.emit.codegen import printable
-from sase.compiler.languages.sase.parser import parse
+from sase.compiler.emit.quote import printable
+from sase.compiler.languages.front_end import Parsed
+from sase.compiler.languages.sase.front_end import read
+from sase.compiler.plan import physical
+from sase.compiler.plan.physical import AntiJoin, Select, Within
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 from sase.standalone import preamble
@@ -24,7 +27,7 @@ from sase.standalone import preamble
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sase.analysis.stages import Stage
+    from sase.analysis.stages import Stage, Step
     from sase.events import Events, Frames
     from sase.runtime.stream.ssc import Stream
 
@@ -52,7 +55,8 @@ class Query:
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
         `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
         """
-        from sase.runtime.events import Tally, check, streaming
+        from sase.runtime.events import check, streaming
+        from sase.runtime.io.tally import Tally
 
         tables = self.tables(events)
         if streaming(tables):
@@ -110,18 +114,25 @@ class Query:
         """What `analyze` tells, as data."""
         from pyspark.sql import SparkSession
 
-        from sase.analysis.stages import Step, stages
+        from sase.analysis.stages import stages
 
-        physical, job = self.compiled.physical, self.module
-        joins: list[Step] = [
-            ("anti-join", f"no {join.variable}", getattr(job, join.function)) for join in physical.anti_joins
-        ]
-        selection: list[Step] = [("selection", condition, _where(condition)) for condition in physical.selection]
-        if physical.window:
-            selection.insert(0, ("window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)))
-        steps = joins + selection if physical.negation_first else selection + joins
-        fills = {fill.variable: fill.parts for fill in (*physical.fills, *(join.fill for join in physical.anti_joins))}
-        return stages(job, self.tables(events), fills, steps, SparkSession.active())
+        plan = self.compiled.physical
+        fills = (*plan.fills, *(join.fill for join in plan.every(AntiJoin)))
+        steps = [step for each in plan.steps for step in self._counted(each)]
+        parts = {fill.variable: fill.parts for fill in fills}
+        return stages(self.module, self.tables(events), parts, steps, SparkSession.active())
+
+    def _counted(self, step: physical.Step) -> Iterator[Step]:
+        """A step between the sequences and the result, as the stages of a run count it."""
+        job = self.module
+        match step:
+            case Within():
+                yield "window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)
+            case Select():
+                for condition in step.conditions:
+                    yield "selection", condition, _where(condition)
+            case AntiJoin():
+                yield "anti-join", f"no {step.variable}", getattr(job, step.function)
 
     @cached_property
     def module(self) -> ModuleType:
@@ -159,7 +170,7 @@ def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
 
 
 def compile(
-    text: str,
+    text: str | Parsed,
     catalog: Catalog | None = None,
     *,
     events: Events | None = None,
@@ -171,7 +182,7 @@ def compile(
     filename: str = "query.sase",
     **strategy: Any,
 ) -> Query:
-    """Compiles a query.
+    """Compiles a query: its text, or what a front end has read.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
     `events` does, or that of what FROM names. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes
@@ -182,26 +193,26 @@ def compile(
     `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
     `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
+    parsed = text if isinstance(text, Parsed) else read(text, filename)
     catalog = catalog or Catalog()
     if parameters:
         catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
     if catalog.types is None:
-        events = parse(text, filename).stream if events is None else events
+        events = parsed.stream if events is None else events
         if events is None:
             raise CatalogError(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
             )
-        catalog = with_schema(catalog, text, columns_of(events), filename)
+        catalog = with_schema(catalog, parsed, columns_of(events))
     if isinstance(statistics, str | PathLike):
         statistics = Statistics.load(fspath(statistics))
     options = Options(frozenset(disable), chosen(strategy), statistics)
 
     def compiled(stream: bool) -> Compiled:
         return compile_query(
-            text,
+            parsed,
             catalog,
             options,
-            filename=filename,
             version=sase.__version__,
             standalone=preamble(stream) if standalone else None,
             stream=stream,
@@ -229,15 +240,10 @@ def columns_of(events: Events) -> dict[str | None, dict[str, str]]:
     return columns
 
 
-def with_schema(catalog: Catalog, text: str, columns: Mapping[str | None, Mapping[str, str]], filename: str) -> Catalog:
+def with_schema(catalog: Catalog, parsed: Parsed, columns: Mapping[str | None, Mapping[str, str]]) -> Catalog:
     """A catalog in which every event type of the query declares the columns of its table."""
     shared = columns.get(None, {})
-    types = {
-        name.text: dict(columns.get(name.text, shared))
-        for component in parse(text, filename).components
-        for name in component.types
-        if name.text in columns or shared
-    }
+    types = {name: dict(columns.get(name, shared)) for name in parsed.types if name in columns or shared}
     return replace(catalog, types={name: _without(catalog.type, declared) for name, declared in types.items()})
 
 

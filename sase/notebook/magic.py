@@ -18,7 +18,7 @@ from IPython.display import clear_output, display
 
 from sase.api import Query, compile
 from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
-from sase.compiler.languages.sase.parser import parse
+from sase.compiler.languages.sase.front_end import read
 from sase.notebook import names
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
@@ -147,8 +147,7 @@ def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark
     """The query of a cell, and its events."""
     from pyspark.sql import DataFrame
 
-    filename = f"{arguments.name}.sase"
-    parsed = parse(text, filename)
+    parsed = read(text, f"{arguments.name}.sase")
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
     if arguments.max_delay is not None and not arguments.stream:
         raise OptionError("--max-delay goes with --stream: events at rest are all there")
@@ -159,18 +158,17 @@ def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark
         raise OptionError(
             "there are no events: add --events NAME, of a DataFrame, a table or a file, or FROM NAME to the query"
         )
-    given = names.events(specs, [name.text for part in parsed.components for name in part.types], namespace, spark)
+    given = names.events(specs, parsed.types, namespace, spark)
     streaming = [isinstance(table, DataFrame) and table.isStreaming for table in given.values()]
     if arguments.stream and not all(streaming):
         raise OptionError("--stream needs events of spark.readStream, and these do not stream: leave it out")
     if any(streaming) and not arguments.stream:
         raise OptionError("these events are a stream: add --stream")
     query = compile(
-        text,
+        parsed,
         names.catalog(arguments.catalog, namespace),
         events=given,
-        parameters=names.parameters(parsed, namespace),
-        filename=filename,
+        parameters=names.parameters(parsed.parameters, namespace),
     )
     return query, query.tables(given)
 

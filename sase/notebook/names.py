@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import OptionError, did_you_mean
-from sase.compiler.languages.sase.syntax import Name, Parameter, Query
 from sase.events import Table, is_frame
 
 if TYPE_CHECKING:
@@ -57,12 +56,8 @@ def catalog(name: str | None, namespace: Mapping[str, Any]) -> Catalog | None:
     return value if isinstance(value, Catalog) else Catalog.load(name)
 
 
-def parameters(query: Query, namespace: Mapping[str, Any]) -> dict[str, object]:
+def parameters(wanted: Iterable[str], namespace: Mapping[str, Any]) -> dict[str, object]:
     """The values of the Python variables that the query names, and of no others."""
-    wanted = {query.within.text} if isinstance(query.within, Name) else set()
-    expressions = [item.expression for item in query.returns.items] if query.returns else []
-    for expression in [*expressions, *([query.where] if query.where is not None else [])]:
-        wanted |= {node.this.name for node in expression.find_all(Parameter)}
     return {name: _value(namespace[name]) for name in wanted if name in namespace}
 
 
