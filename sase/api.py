@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sase.analysis.stages import Stage, Step
-    from sase.runtime.events import Events
+    from sase.events import Events, Frames
     from sase.runtime.stream.ssc import Stream
 
 
@@ -46,8 +46,11 @@ class Query:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, events: Events, **options: Any) -> DataFrame:
-        """The matches, lazily. A mapping gives each event type its own table; the key None is a shared one.
+    def run(self, events: Events | None = None, **options: Any) -> DataFrame:
+        """The matches, lazily.
+
+        Events are a DataFrame of Spark or pandas, an Arrow table, a path, or the name of a table (default: what FROM
+        names). A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
         `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
@@ -55,15 +58,25 @@ class Query:
         from sase.runtime.events import check, streaming
         from sase.runtime.io.tally import Tally
 
-        if streaming(events):
-            return self.follow(events, **options).matches()
+        tables = self.tables(events)
+        if streaming(tables):
+            return self.follow(tables, **options).matches()
         if options:
             raise OptionError(f"{', '.join(options)}: these are options of a stream, and the events are none")
 
         tally = Tally()
-        checked = check(events, self.module.SOURCE, tally)
+        checked = check(tables, self.module.SOURCE, tally)
         tally.warn()
-        return remember(cast("DataFrame", self.module.find_matches(checked)), self, events)
+        return remember(cast("DataFrame", self.module.find_matches(checked)), self, tables)
+
+    def tables(self, events: Events | None = None) -> Frames:
+        """The events as DataFrames, each with its event type, or None for several."""
+        from sase.events import opened
+
+        given = self.compiled.query.stream if events is None else events
+        if given is None:
+            raise OptionError("there are no events: give them to run(), or name them with FROM in the query")
+        return opened(given, self.module.SOURCE)
 
     def follow(self, events: Events, **options: Any) -> Stream:
         """The query on a stream. `matches()` and `rejected()` are streaming DataFrames; `packed` is both in one, to be
@@ -79,7 +92,7 @@ class Query:
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
-        stream = cast("Stream", self.streaming.module.follow(events, StreamOptions(**options)))
+        stream = cast("Stream", self.streaming.module.follow(self.tables(events), StreamOptions(**options)))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -90,14 +103,14 @@ class Query:
             return self
         return Query(self._for_stream())
 
-    def analyze(self, events: Events) -> str:
+    def analyze(self, events: Events | None = None) -> str:
         """Runs the query and tells, step by step, how many events and sequences got through and what removed the
         rest. It reads the events several times: meant for "why is there no match?", not for production."""
         from sase.analysis.stages import table
 
         return table(self.stages(events))
 
-    def stages(self, events: Events) -> list[Stage]:
+    def stages(self, events: Events | None = None) -> list[Stage]:
         """What `analyze` tells, as data."""
         from pyspark.sql import SparkSession
 
@@ -107,7 +120,7 @@ class Query:
         fills = (*plan.fills, *(join.fill for join in plan.every(AntiJoin)))
         steps = [step for each in plan.steps for step in self._counted(each)]
         parts = {fill.variable: fill.parts for fill in fills}
-        return stages(self.module, events, parts, steps, SparkSession.active())
+        return stages(self.module, self.tables(events), parts, steps, SparkSession.active())
 
     def _counted(self, step: physical.Step) -> Iterator[Step]:
         """A step between the sequences and the result, as the stages of a run count it."""
@@ -139,10 +152,10 @@ class Origin:
     """Where a DataFrame of matches comes from."""
 
     query: Query
-    events: Events
+    events: Frames
 
 
-def remember(matches: DataFrame, query: Query, events: Events) -> DataFrame:
+def remember(matches: DataFrame, query: Query, events: Frames) -> DataFrame:
     """Notes on the DataFrame itself where it comes from; what Spark derives from it does not inherit the note."""
     matches._sase_origin = Origin(query, events)  # type: ignore[attr-defined]
     return matches
@@ -160,7 +173,7 @@ def compile(
     text: str | Parsed,
     catalog: Catalog | None = None,
     *,
-    events: DataFrame | Mapping[str | None, DataFrame] | None = None,
+    events: Events | None = None,
     parameters: Mapping[str, object] | None = None,
     statistics: Statistics | str | PathLike[str] | None = None,
     disable: Iterable[str] = (),
@@ -172,9 +185,9 @@ def compile(
     """Compiles a query: its text, or what a front end has read.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
-    `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
-    runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase statistics` made, let
-    the optimiser choose by what the events are like; without them it goes by stated defaults.
+    `events` does, or that of what FROM names. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes
+    a job that carries the runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase
+    statistics` made, let the optimiser choose by what the events are like; without them it goes by stated defaults.
 
     How a query is evaluated never changes its answer: `disable` switches rules off by name, and the fields of
     `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
@@ -185,6 +198,7 @@ def compile(
     if parameters:
         catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
     if catalog.types is None:
+        events = parsed.stream if events is None else events
         if events is None:
             raise CatalogError(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
@@ -215,13 +229,15 @@ def chosen(strategy: Mapping[str, Any]) -> Strategy:
     return Strategy(**strategy)
 
 
-def columns_of(events: DataFrame | Mapping[str | None, DataFrame]) -> dict[str | None, dict[str, str]]:
+def columns_of(events: Events) -> dict[str | None, dict[str, str]]:
     """Column names and types, by event type; None stands for a table of all types."""
-    tables = events if isinstance(events, Mapping) else {None: events}
-    return {
-        name: {field.name: field.dataType.simpleString() for field in table.schema.fields}
-        for name, table in tables.items()
-    }
+    from sase.events import as_they_are
+
+    columns: dict[str | None, dict[str, str]] = {}
+    for name, table in as_they_are(events):
+        for field in table.schema.fields:
+            columns.setdefault(name, {}).setdefault(field.name, field.dataType.simpleString())
+    return columns
 
 
 def with_schema(catalog: Catalog, parsed: Parsed, columns: Mapping[str | None, Mapping[str, str]]) -> Catalog:
