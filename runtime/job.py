@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import Source, Tally, check
+from sase.runtime.events import Source, check
 from sase.runtime.io.inputs import (
     Files,
     Input,
@@ -26,6 +26,7 @@ from sase.runtime.io.inputs import (
 )
 from sase.runtime.io.output import STDOUT, format_to_write, print_all, publish, show, there_already
 from sase.runtime.io.report import summary
+from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
 
 FindMatches = Callable[[DataFrame], DataFrame]
