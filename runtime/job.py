@@ -29,8 +29,9 @@ from sase.runtime.io.output import format_to_write, save, show, there_already
 from sase.runtime.io.report import summary
 from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
+from sase.runtime.ssc import Options
 
-FindMatches = Callable[[DataFrame], DataFrame]
+FindMatches = Callable[[DataFrame, Options], DataFrame]
 
 EXAMPLES = """\
 examples:
@@ -85,7 +86,8 @@ def run_job(
         if arguments.out:
             _protect(Files(spark), arguments.out, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally()
-        matches = find_matches(check(read_events(spark, inputs, source), source, tally))
+        options = Options(arguments.max_window_events_per_key)
+        matches = find_matches(check(read_events(spark, inputs, source), source, tally), options)
         found = _write(matches, arguments) if arguments.out else show(matches, arguments.limit)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)

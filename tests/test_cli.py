@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -176,6 +177,17 @@ def test_run_writes_matches_and_never_over_something(
     status, _, err = sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--out", str(out))
     assert (status, err) == (1, f"error: {out} exists: add --overwrite to replace it, or choose another --out\n")
     assert sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--out", str(out), "--overwrite")[0] == 0
+
+
+def test_a_window_that_holds_too_much_stops_the_run(capsys: pytest.CaptureFixture[str], spark: SparkSession) -> None:
+    status, out, err = sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--max-window-events-per-key", "1")
+    assert (status, out) == (1, "")
+    assert re.fullmatch(
+        r"error: more than 1 event of id=\d+ lie in one window: raise --max-window-events-per-key, shorten WITHIN, or "
+        r"keep such events out with a condition of their own\n",
+        err,
+    )
+    assert sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--max-window-events-per-key", "1000")[0] == 0
 
 
 def test_compile_errors_of_run_have_carets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

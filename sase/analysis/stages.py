@@ -12,12 +12,12 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.runtime import ssc
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import check
 from sase.runtime.io.tally import Tally
 from sase.runtime.kernels.sequences import Counters
 from sase.runtime.pattern import Clause, Compare
+from sase.runtime.ssc import Options
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,8 @@ def _sequences(job: ModuleType, relevant: DataFrame, spark: SparkSession) -> tup
         matches = _cached(job.sequences(relevant), spark)
         return matches, [Stage("sequences", "events that are matches", matches.count())]
     total = spark.sparkContext.accumulator([0] * sum(map(len, Counters.of(pattern))), _Sum())
-    ssc.counted = total.add
-    try:
-        matches = _cached(job.sequences(relevant), spark)
-        sequences = matches.count()
-    finally:
-        ssc.counted = None
+    matches = _cached(job.sequences(relevant, Options(counted=total.add)), spark)
+    sequences = matches.count()
     counters = Counters.of(pattern, np.array(total.value))
     found = [
         Stage("scan", f"instances of {name}", int(count))
