@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
-from sase.runtime import delta
+from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, Tally, check
-from sase.runtime.inputs import (
-    FORMATS,
+from sase.runtime.io import delta
+from sase.runtime.io.inputs import (
     Files,
     Input,
     InputAccount,
@@ -25,8 +25,8 @@ from sase.runtime.inputs import (
     read_events,
     specs,
 )
-from sase.runtime.output import format_to_write, save, show, there_already
-from sase.runtime.report import summary
+from sase.runtime.io.output import format_to_write, save, show, there_already
+from sase.runtime.io.report import summary
 from sase.runtime.session import session
 
 FindMatches = Callable[[DataFrame], DataFrame]
@@ -65,33 +65,6 @@ def main(
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--events",
-        metavar="[TYPE=]EVENTS",
-        action="append",
-        default=[],
-        help="Parquet, JSON lines, CSV or Delta, a directory of them, or a table; TYPE=EVENTS where an event type has "
-        "a table of its own; may be repeated",
-    )
-    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
-    parser.add_argument("--out", metavar="PATH", help="where to write the matches (default: print some of them)")
-    parser.add_argument(
-        "--out-format", choices=FORMATS, help="format of the matches (default: what --out ends with, else parquet)"
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
-    parser.add_argument(
-        "--limit", metavar="N", type=positive, default=20, help="how many matches to print (default: %(default)s)"
-    )
-    parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
-
-
-def positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
-    return int(text)
 
 
 def run_job(

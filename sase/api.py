@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sase.analysis.stages import Stage
     from sase.runtime.events import Events
-    from sase.runtime.stream import Stream
+    from sase.runtime.stream.ssc import Stream
 
 
 class Query:
@@ -43,7 +43,7 @@ class Query:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, events: Events, **live: Any) -> DataFrame:
+    def run(self, events: Events, **options: Any) -> DataFrame:
         """The matches, lazily. A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
@@ -52,9 +52,9 @@ class Query:
         from sase.runtime.events import Tally, check, streaming
 
         if streaming(events):
-            return self.follow(events, **live).matches()
-        if live:
-            raise OptionError(f"{', '.join(live)}: these are options of a stream, and the events are none")
+            return self.follow(events, **options).matches()
+        if options:
+            raise OptionError(f"{', '.join(options)}: these are options of a stream, and the events are none")
 
         tally = Tally()
         checked = check(events, self.module.SOURCE, tally)
@@ -68,14 +68,14 @@ class Query:
         `max_delay` is how far behind the latest event another one may arrive ("10 minutes"; 0 if it is not given),
         `max_state_events_per_key` a limit that fails loudly, and `buckets` the number of states of keys.
         """
-        from sase.runtime.stream import Options as Live
-        from sase.runtime.stream import warn_of_rejected
+        from sase.runtime.stream.rejected import warn_of_rejected
+        from sase.runtime.stream.watch import Options as StreamOptions
 
-        known = tuple(Live.__dataclass_fields__)
+        known = tuple(StreamOptions.__dataclass_fields__)
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
-        stream = cast("Stream", self.streaming.module.follow(events, Live(**options)))
+        stream = cast("Stream", self.streaming.module.follow(events, StreamOptions(**options)))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -87,7 +87,7 @@ class Query:
         return Query(self._for_stream())
 
     def analyze(self, events: Events) -> str:
-        """Runs the query and tells, a step at a time, how many events and sequences got through and what removed the
+        """Runs the query and tells, step by step, how many events and sequences got through and what removed the
         rest. It reads the events several times: meant for "why is there no match?", not for production."""
         from sase.analysis.stages import table
 

@@ -23,10 +23,10 @@ from pyspark.sql import functions as F
 
 import sase
 from sase.cli import main
-from sase.runtime import delta
-from sase.runtime.live_line import LiveLine
-from sase.runtime.output import refuse_misfits
-from sase.runtime.stream import _murmur3, bucket_labels
+from sase.runtime.io import delta
+from sase.runtime.io.output import refuse_misfits
+from sase.runtime.stream.spread import _murmur3, bucket_labels
+from sase.runtime.stream.status import StatusLine
 
 BOTH = {"ts": "timestamp", "id": "string", "n": "int"}
 CATALOG = sase.Catalog(types={"A": BOTH, "B": BOTH, "C": BOTH})
@@ -338,9 +338,9 @@ def test_equal_names_in_csv_are_refused_before_it_starts(spark: SparkSession) ->
         refuse_misfits(spark.sql("SELECT named_struct('b', 1) AS a, 2 AS a_b"), "out", "csv")
 
 
-def test_the_live_line_counts_after_an_idle_time() -> None:
+def test_the_status_line_counts_after_an_idle_time() -> None:
     """Spark reports the next micro-batch while it waits for it."""
-    line = LiveLine("timestamp", SimpleNamespace(rejected=0, remembered="0", matches=0))  # type: ignore[arg-type]
+    line = StatusLine("timestamp", SimpleNamespace(rejected=0, remembered="0", matches=0))  # type: ignore[arg-type]
     idle = SimpleNamespace(batchId=3, numInputRows=0, durationMs={"triggerExecution": 1}, eventTime={})
     work = SimpleNamespace(
         batchId=3, numInputRows=7, durationMs={"addBatch": 9, "triggerExecution": 2000}, eventTime={}

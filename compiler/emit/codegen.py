@@ -182,9 +182,10 @@ def _imports(plan: PhysicalPlan, standalone: bool) -> list[str]:
             names.add("Outside")
         lines.append(f"from sase.runtime.pattern import {', '.join(sorted(names))}")
     if plan.stream:
-        sequences = "scan_and_construct_live" if kernel else "single_events"
-        lines.append(f"from sase.runtime.stream import Columns, Options, Stream, matters, {sequences}, watch")
-        lines.append("from sase.runtime.stream_job import Tables, file_streams, main")
+        sequences = "scan_and_construct" if kernel else "single_events"
+        lines.append("from sase.runtime.stream.job import Tables, file_streams, main")
+        lines.append(f"from sase.runtime.stream.ssc import Stream, {sequences}")
+        lines.append("from sase.runtime.stream.watch import Columns, Options, matters, watch")
     elif kernel:
         lines.append("from sase.runtime.ssc import match_schema, scan_and_construct, structs")
     if standalone:

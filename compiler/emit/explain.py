@@ -215,7 +215,7 @@ def strategy_name(plan: Plan) -> str:
 def _origin(choices: Choices) -> str:
     known = choices.statistics
     if choices.measured:
-        return f"{known.events:,.0f} events and {known.cores} cores, as analysed"
+        return f"{known.events:,.0f} events and {known.cores} cores, as measured"
     return "default statistics, for want of any (sase statistics makes them)"
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from sase.runtime import ssc
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Tally, check
-from sase.runtime.kernel import Counters
+from sase.runtime.kernels.sequences import Counters
 from sase.runtime.pattern import Clause, Compare
 
 

@@ -69,7 +69,7 @@ def _conditions(query: BoundQuery) -> Iterator[Condition]:
 
 def describe(statistics: Statistics) -> str:
     """The statistics as a table: the most frequent types first."""
-    from sase.runtime.report import table
+    from sase.runtime.io.report import table
 
     rows = []
     for name, known in sorted(statistics.types.items(), key=lambda item: -item[1].events):

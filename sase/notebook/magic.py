@@ -122,19 +122,19 @@ def follow(
     work: Callable[..., Any],
 ) -> None:
     """Binds the streaming DataFrame of matches, and starts it into a table in memory, of the same name."""
-    from sase.notebook import live
+    from sase.notebook import stream
 
     delay = {} if arguments.max_delay is None else {"max_delay": arguments.max_delay}
     matches = query.run(events, **delay)
     name, spark = arguments.name, matches.sparkSession
 
     def begin() -> None:
-        running = live.start(matches, name)
+        running = stream.start(matches, name)
         namespace.update({name: matches, f"{name}_stream": running})
-        live.settle(running)
+        stream.settle(running)
 
-    work("waiting for the first events", begin, lambda: live.end(name, spark))
-    screen.show(work("looking", lambda: live.so_far(name, spark)))
+    work("waiting for the first events", begin, lambda: stream.end(name, spark))
+    screen.show(work("looking", lambda: stream.so_far(name, spark)))
 
 
 def prepare(

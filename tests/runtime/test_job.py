@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
-from sase.runtime.inputs import Files, read_columns, split
+from sase.runtime.io.inputs import Files, read_columns, split
+from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
-from sase.runtime.report import duration, summary, table
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 

@@ -136,7 +136,7 @@ class _Binder:
                 name = f"{stem}_{count}"
             taken[name.lower()] = component
         types = tuple(dict.fromkeys(part.text for part in component.types))
-        return Variable(name, types, component.negated, self.attributes(component, types))
+        return Variable(name, types, component.negated, self.attributes(component, types), component.span)
 
     def attributes(self, component: Component, types: tuple[str, ...]) -> Mapping[str, Attribute]:
         """Attributes by lower-case name, since names resolve as Spark's do."""
@@ -492,7 +492,7 @@ class _Binder:
                         f"{scalars.sql(atom)} does not speak of {negated[0]}: only AND may join the two",
                     )
                     return None
-        return Predicate(_guarded(condition, self.catalog.type), negated[0] if negated else None)
+        return Predicate(_guarded(condition, self.catalog.type), negated[0] if negated else None, span_of(condition))
 
     # ---- RETURN ---------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, state_bits, ticks
 from sase.runtime.pattern import Negated, Pattern
-from sase.runtime.stream import Columns, Options, Stream, matters, scan_and_construct_live, watch
-from sase.runtime.stream_job import Tables, file_streams, main
+from sase.runtime.stream.job import Tables, file_streams, main
+from sase.runtime.stream.ssc import Stream, scan_and_construct
+from sase.runtime.stream.watch import Columns, Options, matters, watch
 
 SOURCE = Source(
     time="ts",
@@ -75,7 +76,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 def sequences(events: DataFrame, options: Options) -> Stream:
     """Sequence scan and construction over the moving window, a bucket of keys at a time."""
-    return scan_and_construct_live(
+    return scan_and_construct(
         events,
         PATTERN,
         by=["id"],

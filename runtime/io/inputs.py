@@ -17,12 +17,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from sase.runtime import delta
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, expected, shared_types
+from sase.runtime.io import delta
 from sase.runtime.session import session
-
-FORMATS = ("parquet", "json", "csv", "delta")
 
 JavaObject = Any
 

@@ -20,11 +20,11 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from sase.runtime import delta
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted
-from sase.runtime.inputs import format_of
-from sase.runtime.report import table
+from sase.runtime.io import delta
+from sase.runtime.io.inputs import format_of
+from sase.runtime.io.report import table
 
 
 def format_to_write(arguments: argparse.Namespace) -> str:
