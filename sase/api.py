@@ -95,20 +95,9 @@ class Query:
 
     def stages(self, events: Events) -> list[Stage]:
         """What `analyze` tells, as data."""
-        from pyspark.sql import SparkSession
+        from sase.analysis.stages import stages
 
-        from sase.analysis.stages import Step, stages
-
-        physical, job = self.compiled.physical, self.module
-        joins: list[Step] = [
-            ("anti-join", f"no {join.variable}", getattr(job, join.function)) for join in physical.anti_joins
-        ]
-        selection: list[Step] = [("selection", condition, _where(condition)) for condition in physical.selection]
-        if physical.window:
-            selection.insert(0, ("window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)))
-        steps = joins + selection if physical.negation_first else selection + joins
-        fills = {fill.variable: fill.parts for fill in (*physical.fills, *(join.fill for join in physical.anti_joins))}
-        return stages(job, events, fills, steps, SparkSession.active())
+        return stages(self, events)
 
     @cached_property
     def module(self) -> ModuleType:
@@ -139,10 +128,6 @@ def remember(matches: DataFrame, query: Query, events: Events) -> DataFrame:
 
 def origin_of(matches: DataFrame) -> Origin | None:
     return cast("Origin | None", vars(matches).get("_sase_origin"))
-
-
-def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
-    return lambda matches, _: matches.where(condition)
 
 
 def compile(
