@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import Source, Tally, check
+from sase.runtime.events import Source, check
 from sase.runtime.io import delta
 from sase.runtime.io.inputs import (
     Files,
@@ -27,6 +27,7 @@ from sase.runtime.io.inputs import (
 )
 from sase.runtime.io.output import format_to_write, save, show, there_already
 from sase.runtime.io.report import summary
+from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
 
 FindMatches = Callable[[DataFrame], DataFrame]

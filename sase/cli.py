@@ -116,7 +116,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from sase.compiler.compile import check_query
+    from sase.compiler.languages.sase.front_end import read
 
     catalog = _catalog(arguments)
     if catalog.types is None:
@@ -124,7 +124,7 @@ def _check(arguments: argparse.Namespace) -> int:
     failed = 0
     for name in arguments.queries:
         try:
-            check_query(_read(name), catalog, name)
+            read(_read(name), name).bind(catalog)
         except SaseError as error:
             failed += 1
             print(error, end="\n\n", file=sys.stderr)
@@ -194,13 +194,12 @@ def _query(arguments: argparse.Namespace) -> Query:
 
         require()  # rather now than after the run
     from sase.api import compile, with_schema
-    from sase.compiler.languages.sase.parser import parse
+    from sase.compiler.languages.sase.front_end import read
     from sase.compiler.plan.rules import NAMES
 
-    text, filename = _read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase"
+    parsed = read(_read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase")
     catalog = _catalog(arguments)
     if catalog.types is None:
-        parsed = parse(text, filename)
         if not arguments.events and parsed.stream:
             arguments.events = [parsed.stream]
         if not arguments.events:
@@ -209,17 +208,15 @@ def _query(arguments: argparse.Namespace) -> Query:
             )
         from sase.runtime.io.inputs import read_columns
 
-        types = {name.text for component in parsed.components for name in component.types}
-        catalog = with_schema(catalog, text, read_columns(arguments, types), filename)
+        catalog = with_schema(catalog, parsed, read_columns(arguments, parsed.types))
     return compile(
-        text,
+        parsed,
         catalog,
         statistics=arguments.statistics,
         disable=NAMES if arguments.basic else arguments.disable,
         **_strategy(arguments),
         standalone=getattr(arguments, "standalone", False),
         stream=getattr(arguments, "stream", False),
-        filename=filename,
     )
 
 

@@ -17,6 +17,10 @@ ROOT = Path(__file__).parent.parent
 # For each folder: the parts of this project that it may import, and the packages that it may not.
 LAYERS = {
     "compiler": ({"sase.compiler", "sase.templates", "sase.__version__"}, {"pyspark", "py4j"}),
+    "compiler/languages": ({"sase.compiler.languages", "sase.compiler.core"}, {"jinja2"}),
+    "compiler/core": ({"sase.compiler.core"}, {"lark", "jinja2"}),
+    "compiler/plan": ({"sase.compiler.plan", "sase.compiler.core"}, {"lark", "jinja2"}),
+    "compiler/emit": ({"sase.compiler.emit", "sase.compiler.plan", "sase.compiler.core", "sase.templates"}, {"lark"}),
     "runtime": ({"sase.runtime", "sase.__version__"}, {"lark", "jinja2", "sqlglot"}),
     "runtime/operator": (
         {"sase.runtime.kernels", "sase.runtime.operator", "sase.runtime.pattern", "sase.runtime.errors"},
@@ -65,6 +69,8 @@ def test_no_file_imports_against_the_layers(layer: str) -> None:
     [
         ("compiler", "def f():\n    from pyspark.sql import functions", "pyspark.sql.functions"),
         ("compiler", "if True:\n    from sase import runtime", "sase.runtime"),
+        ("compiler/plan", "\nfrom sase.compiler.languages.sase import parser", "sase.compiler.languages.sase.parser"),
+        ("compiler/core", "\nfrom sase.compiler.plan.logical import Plan", "sase.compiler.plan.logical.Plan"),
         ("runtime", "\nimport sase.compiler.languages.sase.parser as p", "sase.compiler.languages.sase.parser"),
         ("runtime", "\nfrom . import ssc", "sase.relative_import"),
         ("templates", "\nimport jinja2", "jinja2"),

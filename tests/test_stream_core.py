@@ -25,6 +25,7 @@ from streams import follow, shuffled
 from test_random_queries import TRAP_STREAM, TRAPS, collect, compare, frame
 
 import sase
+from sase.compiler.plan.physical import Remember
 from sase.compiler.plan.rules import NAMES
 from sase.runtime.errors import SaseRunError
 from sase.runtime.pattern import Negated, Pattern
@@ -51,6 +52,9 @@ def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, 
     stream: Stream = query.module.follow(events, Options())
     if stream.task is None:
         return {plan: stream.matches()}
+    remembered = query.compiled.physical.only(Remember)
+    assert remembered is not None
+    assert sorted(Bucket(stream.task).columns) == list(remembered.columns), "what a checkpoint is named by"
     relevant_rows = relevant(query, events)
     unit = 1 if query.module.SOURCE.time_kind == "integer" else 60_000_000
     found: dict[str, DataFrame] = {}

@@ -18,6 +18,9 @@ from sase.compiler.core.errors import Span
 Place = tuple[str, str]
 """A variable and one of its attributes."""
 
+TimeKind = Literal["timestamp", "integer"]
+"""What the time column holds: a timestamp or a date, or an integer without a unit."""
+
 
 @dataclass(frozen=True)
 class Attribute:
@@ -92,17 +95,20 @@ class Window:
 class Output:
     name: str
     value: exp.Expr
+    span: Span = field(compare=False)
 
 
 @dataclass(frozen=True)
 class BoundQuery:
     text: str
     filename: str
+    span: Span = field(compare=False)
+    """Of the pattern."""
     stream: str | None
     time: str
     type: str
     order: str | None
-    time_kind: Literal["timestamp", "integer"]
+    time_kind: TimeKind
     variables: tuple[Variable, ...]
     predicates: tuple[Predicate, ...]
     equivalences: tuple[EquivalenceTest, ...]

@@ -17,19 +17,15 @@ def in_buckets(events: DataFrame, task: StreamTask, columns: Columns, buckets: i
     labels = F.array(*map(F.lit, bucket_labels(buckets)))
     number = F.pmod(F.hash(*(F.col(quoted(name)) for name in task.by)), F.lit(buckets)) if buckets > 1 else F.lit(0)
     own = F.element_at(labels, number + 1)
-    bucket, states = columns.time + "_bucket", F.col(columns.states)
+    bucket, states = columns.bucket, F.col(columns.states)
     known = len(task.pattern.variables)
     everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
     placed = events.withColumn(bucket, own)
     if everywhere and buckets > 1:
         copied = (states.bitwiseAND(F.lit(everywhere)) != 0) & F.col(columns.reason).isNull()
         kept: Column = states.bitwiseAND(F.lit(everywhere)).bitwiseOR(F.lit(COPY))
-        home = f"{bucket}_home"
-        placed = (
-            placed.withColumnRenamed(bucket, home)
-            .withColumn(bucket, F.explode(F.when(copied, labels).otherwise(F.array(F.col(home)))))
-            .withColumn(columns.states, F.when(F.col(bucket) == F.col(home), states).otherwise(kept))
-            .drop(home)
+        placed = events.withColumn(bucket, F.explode(F.when(copied, labels).otherwise(F.array(own)))).withColumn(
+            columns.states, F.when(F.col(bucket) == own, states).otherwise(kept)
         )
     names = events.columns
     return placed.select(*(F.col(quoted(name)) for name in names), bucket).toDF(*map(str, range(len(names) + 1)))

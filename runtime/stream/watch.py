@@ -59,6 +59,7 @@ class Columns:
     reason: str
     record: str
     clock: str
+    bucket: str
 
 
 def watch(events: Events, source: Source, columns: Columns, options: Options | None) -> DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,18 +12,16 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.compiler.plan.physical import AntiJoin
-from sase.compiler.plan.separate import separate
+from sase.compiler.plan.physical import AntiJoin, Interval, Select, Within
 from sase.runtime import ssc
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Source, check, quoted, unite
+from sase.runtime.events import Events, Source, check, quoted, unite
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
-from sase.runtime.pattern import Negated, Pattern
+from sase.runtime.pattern import Pattern
 
 if TYPE_CHECKING:
     from sase.api import Query
-    from sase.runtime.events import Events
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,7 @@ class _Run:
         """For each variable, how many events meet its conditions, one after the other, and find a predecessor. Negated
         ones first: so the last variable's events stand before what is built from them."""
         fills = {fill.variable: fill.parts for fill in self.physical.fills}
-        forbidden = {join.variable: join.fill.parts for join in self.physical.anti_joins}
+        forbidden = {join.variable: join.fill.parts for join in self.physical.every(AntiJoin)}
         forbidden |= {name: parts for name, parts in fills.items() if self.bound.variable(name).negated}
         metrics: list[Column] = []
         everything = {**forbidden, **{name: parts for name, parts in fills.items() if name not in forbidden}}
@@ -181,35 +179,30 @@ class _Run:
     def construction(self, counters: Counters | None) -> Iterator[Stage]:
         """Backwards, as sequences are built: the candidates for a variable that walks looked at, and what was decided
         as soon as it was bound."""
-        if counters is None or self.pattern is None:
+        kernel = self.physical.kernel
+        if counters is None or self.pattern is None or kernel is None:
             return
-        tables, names = encode_pattern(self.pattern).query, self.pattern.positive
-        where = self.conditions()
+        tables, names = encode_pattern(self.pattern).query, kernel.positive
         left = int(counters.pushed[-1])
         for depth in reversed(range(len(names))):
             decided = [k for k in range(len(tables.negated)) if tables.negated[k, DEPTH] == depth]
             bounding = [k for k in decided if tables.negated[k, BOUNDS]]
-            of = " → ".join(names[depth:])
+            of, unit = " → ".join(names[depth:]), "event"
             if depth < len(names) - 1:
-                left = int(counters.visited[depth] + sum(counters.killed[k] for k in bounding))
+                unit, left = "candidate", int(counters.visited[depth] + sum(counters.killed[k] for k in bounding))
                 why = f"no {self.another(names[depth], names[depth + 1 :])} comes before"
-                why += self.together(self.pattern.window_in_scan or self.pattern.window_in_construction)
-                yield Stage("construction", of, "candidates", "candidate", left, why=why)
+                why += self.together(kernel.window_in_scan or kernel.window_in_construction)
+                yield Stage("construction", of, "candidates", unit, left, why=why)
+            forbidding = [
+                (self.no(state.variable, state.interval), counters.killed[k]) for k, state in enumerate(kernel.negated)
+            ]
             clauses = tables.numbers[tables.checks[depth] : tables.checks[depth + 1]]
-            unit = "candidate" if depth < len(names) - 1 else "event"
-            steps = [(self.no(self.pattern.negated[k]), counters.killed[k]) for k in bounding]
-            steps += [(where[c], counters.rejected[c]) for c in clauses]
-            steps += [(self.no(self.pattern.negated[k]), counters.killed[k]) for k in decided if k not in bounding]
+            steps = [forbidding[k] for k in bounding]
+            steps += [(kernel.conditions[c], counters.rejected[c]) for c in clauses]
+            steps += [forbidding[k] for k in decided if k not in bounding]
             for what, removed in steps:
                 left -= int(removed)
                 yield Stage("construction", of, what, unit, left, int(removed))
-
-    def conditions(self) -> list[str]:
-        """The clauses of the pattern in the words of the query; one of its conditions may have become several."""
-        construction = self.plan.construction
-        texts = [str(predicate) for predicate in construction.predicates for _ in separate(predicate) or ()]
-        pairs = [pair for test in construction.equivalences for pair in pairwise(test.positive)]
-        return texts + [f"{'.'.join(left)} = {'.'.join(right)}" for left, right in pairs]
 
     def another(self, name: str, bound: Sequence[str]) -> str:
         """`third login_failed (c)`, where two of the variables that are bound are of the same types."""
@@ -223,12 +216,15 @@ class _Run:
         same = f", with the same {keys}" if keys else ""
         return (f" {self.plan.window_text}" if window and self.bound.within else "") + same
 
-    def no(self, component: Negated | AntiJoin) -> str:
+    def no(self, name: str, interval: Interval) -> str:
         """`no n between x and z`; first or last, the window says where it begins or ends."""
-        name, after, before = component.variable, component.after, component.before
-        if after and before:
-            return f"no {name} between {after} and {before}"
-        return f"no {name} {f'after {after}' if after else f'before {before}'} {self.plan.window_text}"
+        match interval:
+            case Interval(after=str(after), before=str(before)):
+                return f"no {name} between {after} and {before}"
+            case Interval(after=None):
+                return f"no {name} before {interval.before} {self.plan.window_text}"
+            case _:
+                return f"no {name} after {interval.after} {self.plan.window_text}"
 
     # ---- matches --------------------------------------------------------------------------------
 
@@ -240,13 +236,17 @@ class _Run:
             left = count
         yield Stage("result", of, "matches", "match", left, 0)
 
-    def steps(self) -> list[tuple[str, str, Callable[[DataFrame, DataFrame], DataFrame]]]:
+    def steps(self) -> Iterator[tuple[str, str, Callable[[DataFrame, DataFrame], DataFrame]]]:
         """After the sequences are built: a step's kind, what it demands, and the function of (matches, events)."""
-        joins = [("anti-join", self.no(join), getattr(self.job, join.function)) for join in self.physical.anti_joins]
-        selection = [("selection", condition, _where(condition)) for condition in self.physical.selection]
-        if self.physical.window:
-            selection.insert(0, ("window", self.plan.window_text, lambda matches, _: self.job.within(matches)))
-        return joins + selection if self.physical.negation_first else selection + joins
+        for step in self.physical.steps:
+            match step:
+                case Within():
+                    yield "window", self.plan.window_text, lambda matches, _: self.job.within(matches)
+                case Select():
+                    for condition in step.conditions:
+                        yield "selection", condition, _where(condition)
+                case AntiJoin():
+                    yield "anti-join", self.no(step.variable, step.interval), getattr(self.job, step.function)
 
 
 def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:

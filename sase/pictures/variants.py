@@ -39,7 +39,9 @@ def with_killer(query: BoundQuery, name: str) -> BoundQuery:
 
 
 def returning(query: BoundQuery, outputs: Mapping[str, exp.Expr]) -> BoundQuery:
-    return replace(query, returns=tuple(Output(name, value) for name, value in outputs.items()), composite=None)
+    return replace(
+        query, returns=tuple(Output(name, value, query.span) for name, value in outputs.items()), composite=None
+    )
 
 
 def numbered(query: BoundQuery, row: str) -> BoundQuery:

@@ -78,7 +78,7 @@ def time_slices(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame) -> DataFrame:
-    """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
+    """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
         by=["_slice"],
@@ -96,7 +96,7 @@ def sequences(events: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         "x",
         "y",

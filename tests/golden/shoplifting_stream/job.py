@@ -30,7 +30,7 @@ SOURCE = Source(
 )
 
 # The columns that are ours.
-OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock")
+OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock", bucket="_bucket")
 
 WINDOW = 43_200_000_000  # 12 hours, in microseconds
 
@@ -43,7 +43,7 @@ PATTERN = Pattern(
 )
 
 # A checkpoint fits as long as this stays the same: it names what the state is made of.
-STATE = "a6a27d58326dce4b"
+STATE = "be97b8133ffe589e"
 
 # The columns that a match keeps of each event.
 EMIT = {
@@ -75,7 +75,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame, options: Options) -> Stream:
-    """Sequence scan and construction over the moving window, a bucket of keys at a time."""
+    """Sequence scan and construction over the moving window, one bucket of keys at a time."""
     return scan_and_construct(
         events,
         PATTERN,
@@ -92,7 +92,7 @@ def sequences(events: DataFrame, options: Options) -> Stream:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         "x",
         "z",
