@@ -92,8 +92,8 @@ class Partition(Matcher):
         if crowded.any():
             where, remedy = ("lie in one window", "shorten") if query.prune else ("are kept without a window", "add")
             raise SaseRunError(
-                f"more than {limit:,} event{'s' * (limit > 1)}{self.of_key(chunk, int(crowded.argmax()))} {where}: raise "
-                f"--max-window-events-per-key, {remedy} WITHIN, or keep such events out with a condition of their own"
+                f"more than {limit:,} event{'s' * (limit > 1)}{self.of_key(chunk, int(crowded.argmax()))} {where}: "
+                f"raise --max-window-events-per-key, {remedy} WITHIN, or keep such events out with a condition of their own"
             )
 
     def _undecided(self, time: Ints, group: int) -> int:
