@@ -366,10 +366,11 @@ class Pattern:
         return [rounded(self.value(node, bound), kind) for node in nodes]
 
     def fitting(self, value: Any, node: exp.Expr) -> Any:
-        """An integer in the width of its type."""
-        bits = BITS.get(self.number_type(node) or "")
+        """A number in the width of its type."""
+        kind = self.number_type(node)
+        bits = BITS.get(kind or "")
         if bits is None or not isinstance(value, int):
-            return value
+            return rounded(value, kind)
         if self.ansi and not -(1 << bits - 1) <= value < 1 << bits - 1:
             raise Overflow(f"{value} in {bits} bits")
         return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
