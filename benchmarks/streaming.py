@@ -30,8 +30,8 @@ from benchmarks.measure import Contender, Disagreement, Measurement, Result, Say
 from benchmarks.peers import Task, Unavailable, peers
 from benchmarks.results import Results
 from benchmarks.shape import Shape
-from sase.runtime.live import Bucket, LiveTask
 from sase.runtime.pattern import Negated, Pattern
+from sase.runtime.stream.bucket import Bucket, StreamTask
 
 KEYS = 100_000
 SHAPE = Shape(length=3, window=1_000_000, negations=(2,))
@@ -259,7 +259,7 @@ class Soak:
 
     def run(self, bench: Bench, say: Say) -> Result:
         random = np.random.default_rng(1)
-        task = LiveTask(
+        task = StreamTask(
             Pattern(("x", "z"), (Negated("y", "z", None),), within=self.window), ("id",), "time", None, "states",
             (("x", ("time",)), ("z", ("time",))), 65_536, 0, True, shown=("time",),
         )  # fmt: skip

@@ -118,7 +118,7 @@ def targets() -> tuple[Target, ...]:
         _faster("DuckDB self-join", "L = 3, V1 = 100", 1, "targets-v1-100", "duckdb"),
         _faster("DuckDB self-join", "L = 4, V1 = 100", 100, "targets-length-4", "duckdb"),
         *(_faster("Flink CEP", case, 50, f"targets-{name}", "flink") for case, name in plain.items()),
-        _faster("applyInPandas a key", "200,000 keys", 50, "targets-keys-200000", "apply_in_pandas"),
+        _faster("applyInPandas per key", "200,000 keys", 50, "targets-keys-200000", "apply_in_pandas"),
         _ratio("throughput, L = 6 over L = 2", "V1 = 100", 0.8, "targets-length", "L = 2", "L = 6"),
         _time("10× the events", "10 M over 1 M", 11.0, "targets-events", "10 M", "1 M"),
         _memory(memory, "10 M events, V1 = 100", "targets-memory-events"),

@@ -9,13 +9,12 @@ from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
 from sase.compiler.emit.codegen import generate
 from sase.compiler.emit.explain import explain
-from sase.compiler.languages.sase.binder import bind
-from sase.compiler.languages.sase.parser import parse
-from sase.compiler.languages.sase.syntax import Query
+from sase.compiler.languages.front_end import Parsed
 from sase.compiler.plan import rules
 from sase.compiler.plan.choose import Choices, choose
 from sase.compiler.plan.logical import Plan
-from sase.compiler.plan.physical import PhysicalPlan, physical_plan
+from sase.compiler.plan.physical import PhysicalPlan
+from sase.compiler.plan.planner import physical_plan
 from sase.compiler.plan.rules.negation_in_stacks import move_into_stacks
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
@@ -50,20 +49,18 @@ class Compiled:
 
 
 def compile_query(
-    text: str,
+    parsed: Parsed,
     catalog: Catalog,
     options: Options | None = None,
     *,
-    filename: str = "query.sase",
     version: str,
     standalone: str | None = None,
     stream: bool = False,
 ) -> Compiled:
     options = options or Options()
-    parsed = parse(text, filename)
-    query = bind(parsed, catalog)
+    query = parsed.bind(catalog)
     if stream:
-        options = _for_stream(parsed, query, options)
+        options = _for_stream(query, options)
     return compile_bound(query, options, version=version, standalone=standalone, stream=stream)
 
 
@@ -86,21 +83,16 @@ def compile_bound(
     return Compiled(query, choices, physical, generate(physical, version, standalone))
 
 
-def check_query(text: str, catalog: Catalog, filename: str) -> None:
-    """Raises what is wrong with the query; an open catalog leaves types and attributes unchecked."""
-    bind(parse(text, filename), catalog)
-
-
-def _for_stream(parsed: Query, query: BoundQuery, options: Options) -> Options:
+def _for_stream(query: BoundQuery, options: Options) -> Options:
     """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
     if query.within is None and len(query.variables) > 1:
         found = Diagnostic(
             "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
             "would grow without end",
-            parsed.span,
+            query.span,
             "add a window, such as WITHIN 12 hours",
         )
-        raise SaseError([found], parsed.text, parsed.filename)
+        raise SaseError([found], query.text, query.filename)
     strategy = options.strategy
     if strategy.slice not in ("auto", "off") or strategy.parallel in ("time", "both"):
         raise OptionError("a stream is not cut into time slices: leave slice and parallel out")

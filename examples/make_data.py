@@ -201,7 +201,7 @@ def medicine() -> Iterator[Row]:
         yield {"type": "MEDICINE-TAKEN", "ts": ts, "name": name, "medicine": what, "amount": amount}
 
 
-# ---- card payments, one table a type ------------------------------------------------------------
+# ---- card payments, one table per type ------------------------------------------------------------
 
 
 def payments() -> dict[str, list[Row]]:

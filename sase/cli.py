@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sase
-from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, SaseError
 from sase.runtime.errors import SaseRunError
 
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
+    from sase.compiler.core.catalog import Catalog
 
 EXAMPLES = """\
 examples:
@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.stream:
         if arguments.html:
             raise OptionError("--html shows a run that has ended, and a stream does not end")
-        from sase.runtime.stream_job import run_stream
+        from sase.runtime.stream.job import run_stream
 
         module = query.module
         state = getattr(module, "STATE", None)
@@ -90,7 +90,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     stages: Sequence[Stage] = ()
     if arguments.analyze:
         from sase.analysis.stages import table
-        from sase.runtime.inputs import open_events
+        from sase.runtime.io.inputs import open_events
 
         events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
         stages = query.stages(events)
@@ -105,7 +105,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
     from sase.pictures.picture import write
     from sase.pictures.report import report
     from sase.runtime.errors import explained
-    from sase.runtime.inputs import open_events
+    from sase.runtime.io.inputs import open_events
 
     events = None
     if stages is None:
@@ -116,7 +116,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from sase.compiler.compile import check_query
+    from sase.compiler.languages.sase.front_end import read
 
     catalog = _catalog(arguments)
     if catalog.types is None:
@@ -124,7 +124,7 @@ def _check(arguments: argparse.Namespace) -> int:
     failed = 0
     for name in arguments.queries:
         try:
-            check_query(_read(name), catalog, name)
+            read(_read(name), name).bind(catalog)
         except SaseError as error:
             failed += 1
             print(error, end="\n\n", file=sys.stderr)
@@ -137,7 +137,7 @@ def _statistics(arguments: argparse.Namespace) -> int:
     from sase.analysis.statistics import describe, statistics
     from sase.api import compile
     from sase.runtime.errors import explained
-    from sase.runtime.inputs import read_as_is
+    from sase.runtime.io.inputs import read_as_is
 
     catalog = _catalog(arguments)
     tables = read_as_is(arguments, catalog.types or ())
@@ -168,6 +168,8 @@ def _read(name: str) -> str:
 
 
 def _catalog(arguments: argparse.Namespace) -> Catalog:
+    from sase.compiler.core.catalog import Catalog
+
     catalog = Catalog.load(arguments.catalog) if arguments.catalog else Catalog()
     columns = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
     given = dict(_parameter(text) for text in arguments.param)
@@ -192,36 +194,48 @@ def _query(arguments: argparse.Namespace) -> Query:
 
         require()  # rather now than after the run
     from sase.api import compile, with_schema
-    from sase.compiler.languages.sase.parser import parse
+    from sase.compiler.languages.sase.front_end import read
     from sase.compiler.plan.rules import NAMES
 
-    text, filename = _read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase"
+    parsed = read(_read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase")
     catalog = _catalog(arguments)
     if catalog.types is None:
-        parsed = parse(text, filename)
         if not arguments.events and parsed.stream:
             arguments.events = [parsed.stream]
         if not arguments.events:
             raise OptionError(
                 "no event types are known: add --catalog FILE, or --events to read the schema from the data"
             )
-        from sase.runtime.inputs import read_columns
+        from sase.runtime.io.inputs import read_columns
 
-        types = {name.text for component in parsed.components for name in component.types}
-        catalog = with_schema(catalog, text, read_columns(arguments, types), filename)
+        catalog = with_schema(catalog, parsed, read_columns(arguments, parsed.types))
     return compile(
-        text,
+        parsed,
         catalog,
         statistics=arguments.statistics,
         disable=NAMES if arguments.basic else arguments.disable,
         **_strategy(arguments),
         standalone=getattr(arguments, "standalone", False),
         stream=getattr(arguments, "stream", False),
-        filename=filename,
     )
 
 
 # ---- the parser ---------------------------------------------------------------------------------
+
+
+class _Command(argparse.ArgumentParser):
+    """A command that gets its arguments when it is called: some are named by the compiler, which need not be loaded
+    to say which version this is."""
+
+    def __init__(self, *, fill: Callable[[argparse.ArgumentParser], None], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._fill: Callable[[argparse.ArgumentParser], None] | None = fill
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._fill is not None:
+            self._fill(self)
+            self._fill = None
+        return super().parse_known_args(args, namespace)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -232,10 +246,28 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"sase {sase.__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Command)
+    for name, help, run, fill in (
+        ("compile", "write the PySpark job of a query", _compile, _compile_arguments),
+        ("run", "compile a query and run it", _run, _run_arguments),
+        ("explain", "show the logical and the physical plan", _explain, _explain_arguments),
+        ("check", "report errors only; exit code 1 if there are any", _check, _check_arguments),
+        ("statistics", "measure what the optimiser should know of the events", _statistics, _statistics_arguments),
+    ):
+        command = commands.add_parser(
+            name,
+            help=help,
+            description=help[0].upper() + help[1:] + ".",
+            epilog=EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            fill=fill,
+        )
+        command.set_defaults(command=run)
+    return parser
 
-    command = _command(commands, "compile", "write the PySpark job of a query", _compile)
-    command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+
+def _compile_arguments(command: argparse.ArgumentParser) -> None:
+    _query_argument(command)
     command.add_argument("-o", "--output", metavar="FILE", help="where to write the job (default: standard output)")
     command.add_argument(
         "--standalone", action="store_true", help="carry the runtime inside: the cluster then needs no sase"
@@ -245,22 +277,23 @@ def _parser() -> argparse.ArgumentParser:
     _events_argument(command, "read the schema from there when no catalog is given")
     _plan_arguments(command)
 
-    command = _command(commands, "run", "compile a query and run it", _run)
-    command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+
+def _run_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_arguments, add_stream_arguments
+
+    _query_argument(command)
     command.add_argument(
         "--stream", action="store_true", help="follow the events as they come, with Structured Streaming"
     )
     _catalog_arguments(command)
-    from sase.runtime.job import add_arguments
-    from sase.runtime.stream_job import add_arguments as add_stream_arguments
-
     add_arguments(command)
     add_stream_arguments(command)
     _html_argument(command, "write a page with the pattern, the plan and the matches in time")
     _plan_arguments(command)
 
-    command = _command(commands, "explain", "show the logical and the physical plan", _explain)
-    command.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+
+def _explain_arguments(command: argparse.ArgumentParser) -> None:
+    _query_argument(command)
     command.add_argument(
         "--analyze", action="store_true", help="run the query and show what got through each step, and what did not"
     )
@@ -269,11 +302,13 @@ def _parser() -> argparse.ArgumentParser:
     _events_argument(command, "read the schema from there when no catalog is given")
     _plan_arguments(command)
 
-    command = _command(commands, "check", "report errors only; exit code 1 if there are any", _check)
+
+def _check_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("queries", metavar="QUERY", nargs="+", help="query files")
     _catalog_arguments(command)
 
-    command = _command(commands, "statistics", "measure what the optimiser should know of the events", _statistics)
+
+def _statistics_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -288,19 +323,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--format", help="format of the events, when the path does not tell")
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     _catalog_arguments(command)
-    return parser
 
 
-def _command(commands: argparse._SubParsersAction, name: str, help: str, run: object) -> argparse.ArgumentParser:  # type: ignore[type-arg]
-    command: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=help,
-        description=help[0].upper() + help[1:] + ".",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    command.set_defaults(command=run)
-    return command
+def _query_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
 
 
 def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
 
 import jinja2
 
 import sase
 
-_MODULES = (
-    *("__init__", "delta", "encode", "errors", "events", "inputs", "java", "job", "kernel", "output", "pattern"),
-    *("report", "session", "ssc"),
-)
-_STREAM = ("live", "live_line", "live_worker", "sink", "stream", "stream_job")
+
+def runtime_sources(stream: bool) -> Iterator[tuple[str, str]]:
+    """The files of the runtime below `sase/`, with their text; those of streams only where they are asked for."""
+    waiting = [("runtime", files("sase.runtime"))]
+    while waiting:
+        path, folder = waiting.pop()
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+            if entry.name.endswith(".py"):
+                yield f"{path}/{entry.name}", entry.read_text(encoding="utf-8")
+            elif entry.is_dir() and entry.name != "__pycache__" and (stream or entry.name != "stream"):
+                waiting.append((f"{path}/{entry.name}", entry))
 
 
 def preamble(stream: bool = False) -> str:
     """Python source that makes `sase.runtime` importable wherever it runs."""
     sources = [("sase/__init__.py", f'__version__ = "{sase.__version__}"\n')]
-    for name in (*_MODULES, *(_STREAM if stream else ())):
-        source = files("sase.runtime").joinpath(f"{name}.py").read_text(encoding="utf-8")
-        assert "'''" not in source, f"runtime/{name}.py is written between triple single quotes"
-        sources.append((f"sase/runtime/{name}.py", source))
+    for path, source in sorted(runtime_sources(stream)):
+        assert "'''" not in source, f"{path} is written between triple single quotes"
+        sources.append((f"sase/{path}", source))
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
     template = files("sase.templates").joinpath("standalone.py.jinja").read_text(encoding="utf-8")
     needs = "pyspark, numpy, pyarrow, pandas and protobuf" if stream else "pyspark, numpy and pyarrow"

@@ -25,8 +25,10 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from sase.compiler.core.catalog import Catalog
-from sase.compiler.languages.sase.parser import parse, parse_duration
-from sase.compiler.languages.sase.syntax import Duration, Equivalence, Name, Parameter, Query
+from sase.compiler.core.durations import parse as parse_duration
+from sase.compiler.core.names import Parameter
+from sase.compiler.languages.sase.parser import parse
+from sase.compiler.languages.sase.syntax import Duration, Equivalence, Name, Query
 
 Truth = bool | None
 
@@ -469,9 +471,10 @@ UNITS = {
 
 def window(within: Duration | Name | None, catalog: Catalog) -> Any:
     if isinstance(within, Name):
-        given = catalog.parameters[within.text]
-        within = parse_duration(given) if isinstance(given, str) else Duration(((str(given), None),), within.span)
-    return None if within is None else duration(within.parts)
+        parts = parse_duration(str(catalog.parameters[within.text]))
+    else:
+        parts = within.parts if within else None
+    return None if parts is None else duration(parts)
 
 
 def duration(parts: tuple[tuple[str, str | None], ...]) -> int | timedelta:

@@ -1,7 +1,7 @@
 """Random streams for tests: events cut into micro-batches, and a stand-in for what Spark does between them.
 
-`follow` drives `live.Bucket`, the core of a streaming job, as Spark would: the watermark moves after each micro-batch,
-a bucket is called if it has new events or its timer has expired, and nothing but its state outlives the call.
+`follow` drives a `Bucket`, the core of a streaming job, as Spark would: the watermark moves after each micro-batch, a
+bucket is called if it has new events or its timer has expired, and nothing but its state outlives the call.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from sase.runtime.encode import group_codes
-from sase.runtime.live import COPY, Bucket, LiveTask
+from sase.runtime.kernels.encode import group_codes
+from sase.runtime.stream.bucket import COPY, Bucket, StreamTask
 
 BEGINNING = -(1 << 52)
 BUCKETS = 2
@@ -38,7 +38,7 @@ class Run:
     """Events in all states after each micro-batch."""
 
 
-def follow(task: LiveTask, rows: pa.Table, batches: Sequence[Sequence[int]], delay: int) -> Run:
+def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], delay: int) -> Run:
     run = Run()
     places = _places(task, rows)
     states: list[pa.Table | None] = [None] * BUCKETS
@@ -73,7 +73,7 @@ def follow(task: LiveTask, rows: pa.Table, batches: Sequence[Sequence[int]], del
     return run
 
 
-def _places(task: LiveTask, rows: pa.Table) -> list[pa.Table]:
+def _places(task: StreamTask, rows: pa.Table) -> list[pa.Table]:
     """The rows as each bucket gets them; `_here` tells which it does get."""
     own = group_codes([rows.column(name) for name in task.by], rows.num_rows) % BUCKETS
     states = rows.column(task.states).to_numpy()

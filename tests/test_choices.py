@@ -139,7 +139,7 @@ def test_explain_shows_what_was_chosen_and_what_was_not() -> None:
     assert any("Multi-PAIS on [site], transitions by [id]" in line for line in section)
     assert any("PAIS on [id], dynamic filtering by [site]" in line for line in section)
     measured = sase.compile(TWO_TESTS, CATALOG, statistics=statistics()).explain()
-    assert "Strategies, by cost: 1,000,000 events and 8 cores, as analysed" in measured
+    assert "Strategies, by cost: 1,000,000 events and 8 cores, as measured" in measured
 
 
 def test_statistics_survive_a_file(tmp_path: Path) -> None:

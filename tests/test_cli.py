@@ -151,7 +151,7 @@ def test_run_prints_a_table_and_a_summary(capsys: pytest.CaptureFixture[str], sp
 def test_run_without_a_catalog_reads_the_schema_from_the_data(
     capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """A table a type, in two formats, with a time column that a flag names, and a parameter."""
+    """One table per type, in two formats, with a time column that a flag names, and a parameter."""
     shelves, exits, query = tmp_path / "shelves.csv", tmp_path / "exits.jsonl", tmp_path / "q.sase"
     shelves.write_text("at,id\n2026-03-01 09:00:00,1\n2026-03-01 09:00:00,2\n,3\n")
     exits.write_text(
@@ -218,7 +218,7 @@ def test_a_standalone_job_needs_no_sase_anywhere(capsys: pytest.CaptureFixture[s
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "matches 7" in done.stderr
-    assert [path.name for path in cache.glob("*/sase/runtime/kernel.py")] == ["kernel.py"]
+    assert [path.name for path in cache.glob("*/*/sase/runtime/kernels/sequences.py")] == ["sequences.py"]
 
 
 def test_an_executor_without_sase_is_told_what_to_do(

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sase.compiler.compile import check_query, compile_query
+from sase.compiler.compile import compile_query
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import SaseError
+from sase.compiler.languages.sase.front_end import read
 
 FOLDER = Path(__file__).parent / "errors"
 CATALOGS = {
@@ -35,7 +36,7 @@ def cases(path: Path) -> list[tuple[str, str]]:
 
 def shown(query: str, catalog: Catalog, stream: bool = False) -> str:
     with pytest.raises(SaseError) as caught:
-        compile_query(query, catalog, filename="query.sase", version="0", stream=stream)
+        compile_query(read(query, "query.sase"), catalog, version="0", stream=stream)
     return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
 
 
@@ -49,18 +50,15 @@ def test_every_error_is_shown_literally(name: str, regenerate_golden: bool) -> N
 
 
 def test_without_a_catalog_only_names_and_types_go_unchecked() -> None:
-    check_query("EVENT SEQ(X a, !(Y b), Z c) WHERE a.p = c.q AND [r] WITHIN 1 hour", Catalog(), "q.sase")
+    read("EVENT SEQ(X a, !(Y b), Z c) WHERE a.p = c.q AND [r] WITHIN 1 hour", "q.sase").bind(Catalog())
     with pytest.raises(SaseError, match="needs WITHIN"):
-        check_query("EVENT SEQ(!(Y b), Z c)", Catalog(), "q.sase")
+        read("EVENT SEQ(!(Y b), Z c)", "q.sase").bind(Catalog())
 
 
 def test_all_errors_of_a_file_are_reported_at_once() -> None:
     with pytest.raises(SaseError) as caught:
-        compile_query(
-            "EVENT SEQ(SHELF-READIN x, EXIT-READING z) WHERE z.idd = 1 AND y.id = 2 WITHIN 0 hours",
-            CATALOGS["retail"],
-            version="0",
-        )
+        shoplifting = "EVENT SEQ(SHELF-READIN x, EXIT-READING z) WHERE z.idd = 1 AND y.id = 2 WITHIN 0 hours"
+        read(shoplifting, "q.sase").bind(CATALOGS["retail"])
     assert [found.span.start for found in caught.value.diagnostics] == [10, 50, 62, 78]
 
 

@@ -24,7 +24,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A `java` that knows its version and otherwise prints its arguments, one a line."""
+    """A `java` that knows its version and otherwise prints its arguments, one per line."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
     answer = f"""echo 'openjdk version "{version}"' >&2"""

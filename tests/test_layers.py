@@ -17,7 +17,16 @@ ROOT = Path(__file__).parent.parent
 # For each folder: the parts of this project that it may import, and the packages that it may not.
 LAYERS = {
     "compiler": ({"sase.compiler", "sase.templates", "sase.__version__"}, {"pyspark", "py4j"}),
+    "compiler/languages": ({"sase.compiler.languages", "sase.compiler.core"}, {"jinja2"}),
+    "compiler/core": ({"sase.compiler.core"}, {"lark", "jinja2"}),
+    "compiler/plan": ({"sase.compiler.plan", "sase.compiler.core"}, {"lark", "jinja2"}),
+    "compiler/emit": ({"sase.compiler.emit", "sase.compiler.plan", "sase.compiler.core", "sase.templates"}, {"lark"}),
     "runtime": ({"sase.runtime", "sase.__version__"}, {"lark", "jinja2", "sqlglot"}),
+    "runtime/operator": (
+        {"sase.runtime.kernels", "sase.runtime.operator", "sase.runtime.pattern", "sase.runtime.errors"},
+        {"pyspark", "py4j"},
+    ),
+    "runtime/kernels": ({"sase.runtime.kernels", "sase.runtime.pattern"}, {"pyspark", "py4j"}),
     "templates": (set(), {"lark", "jinja2", "sqlglot", "pyspark", "py4j"}),
 }
 
@@ -60,6 +69,8 @@ def test_no_file_imports_against_the_layers(layer: str) -> None:
     [
         ("compiler", "def f():\n    from pyspark.sql import functions", "pyspark.sql.functions"),
         ("compiler", "if True:\n    from sase import runtime", "sase.runtime"),
+        ("compiler/plan", "\nfrom sase.compiler.languages.sase import parser", "sase.compiler.languages.sase.parser"),
+        ("compiler/core", "\nfrom sase.compiler.plan.logical import Plan", "sase.compiler.plan.logical.Plan"),
         ("runtime", "\nimport sase.compiler.languages.sase.parser as p", "sase.compiler.languages.sase.parser"),
         ("runtime", "\nfrom . import ssc", "sase.relative_import"),
         ("templates", "\nimport jinja2", "jinja2"),
@@ -103,4 +114,31 @@ def test_a_standalone_job_carries_all_that_its_runtime_imports(stream: bool) -> 
     carried = {path.removesuffix(".py").replace("/", ".") for path in sources}
     for path, source in sources.items():
         ours = {name for _, name in imported_names(source) if name.startswith("sase.runtime.")}
-        assert {".".join(name.split(".")[:3]) for name in ours} <= carried, path
+        assert {name for name in ours if not within(name, carried)} == set(), path
+
+
+HEAVY = {"pyspark", "py4j", "pandas", "numpy", "pyarrow", "numba"}
+EXAMPLE = "examples/shoplifters.sase --catalog examples/retail.toml"
+
+
+@pytest.mark.parametrize(
+    ("command", "absent"),
+    [
+        ("--version", HEAVY | {"sqlglot", "lark", "jinja2"}),
+        ("--help", HEAVY | {"sqlglot", "lark", "jinja2"}),
+        ("run --help", HEAVY | {"lark", "jinja2"}),
+        (f"check {EXAMPLE}", HEAVY),
+        (f"compile {EXAMPLE}", HEAVY),
+        (f"compile {EXAMPLE} --stream --standalone", HEAVY),
+        (f"explain {EXAMPLE}", HEAVY),
+    ],
+)
+def test_a_command_loads_no_more_than_it_needs(command: str, absent: set[str]) -> None:
+    code = f"""
+import contextlib, io
+from sase.cli import main
+with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.suppress(SystemExit):
+    assert main({command.split()}) == 0
+assert said.getvalue() or {command.startswith("check")}
+"""
+    assert {name for name in loaded_by(code) if within(name, absent)} == set()

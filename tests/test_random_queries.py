@@ -189,7 +189,7 @@ def test_a_table_a_type_gives_the_same_answer(spark: SparkSession, case: Case) -
     tables = {
         name: whole.where(F.col("type") == name).select(*declared) for name, declared in case.catalog.types.items()
     }
-    compare(case, {"a table a type": compiled(case).run(tables)})
+    compare(case, {"one table per type": compiled(case).run(tables)})
 
 
 def different(case: Case, more: Sequence[str]) -> dict[str, sase.Query]:

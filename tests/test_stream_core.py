@@ -25,12 +25,14 @@ from streams import follow, shuffled
 from test_random_queries import TRAP_STREAM, TRAPS, collect, compare, frame
 
 import sase
+from sase.compiler.plan.physical import Remember
 from sase.compiler.plan.rules import NAMES
 from sase.runtime.errors import SaseRunError
-from sase.runtime.live import Bucket, LiveTask, Step
-from sase.runtime.live_worker import EPOCH, LiveWorker, cell
 from sase.runtime.pattern import Negated, Pattern
-from sase.runtime.stream import Options, Stream, watch
+from sase.runtime.stream.bucket import Bucket, Step, StreamTask
+from sase.runtime.stream.ssc import Stream
+from sase.runtime.stream.watch import Options, watch
+from sase.runtime.stream.worker import EPOCH, BucketWorker, cell
 
 PLANS: dict[str, dict[str, Any]] = {
     "a stream": {},
@@ -50,6 +52,9 @@ def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, 
     stream: Stream = query.module.follow(events, Options())
     if stream.task is None:
         return {plan: stream.matches()}
+    remembered = query.compiled.physical.only(Remember)
+    assert remembered is not None
+    assert sorted(Bucket(stream.task).columns) == list(remembered.columns), "what a checkpoint is named by"
     relevant_rows = relevant(query, events)
     unit = 1 if query.module.SOURCE.time_kind == "integer" else 60_000_000
     found: dict[str, DataFrame] = {}
@@ -112,11 +117,11 @@ def _without_null(value: Any) -> Any:
 # ---- without Spark: a stream of one table, whose state bits are its types --------------------------
 
 
-def task(pattern: Pattern, **more: Any) -> LiveTask:
+def task(pattern: Pattern, **more: Any) -> StreamTask:
     """A, B and C fill the first, second and third variable."""
     options: dict[str, Any] = {"outside": (), "limit": None, "shown": ("type", "time"), "by": ("id",), **more}
     emit = tuple((variable, ("time",)) for variable in pattern.positive)
-    return LiveTask(
+    return StreamTask(
         pattern=pattern, time="time", order=None, states="states", emit=emit, batch_rows=1000, chunk_rows=0, jit=True,
         **options,
     )  # fmt: skip
@@ -217,7 +222,7 @@ def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
         frame = pd.DataFrame({"kind": ["events"] * len(cells), "size": len(cells) and arrived.num_rows, "rows": cells})
         expired = bool(timer.value) and timer.value[0] <= watermark + EPOCH
         timers.difference_update({at for at in timers if at <= watermark + EPOCH})
-        worker = LiveWorker(task(TRAILING), name, "integer")
+        worker = BucketWorker(task(TRAILING), name, "integer")
         rows = worker.step(timers, events, timer, 0, [frame], watermark + EPOCH, expired and arrived is None)
         return pd.concat(rows).groupby("kind")["size"].sum().to_dict()
 
@@ -231,7 +236,7 @@ def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
     assert timers == {14 + EPOCH}
     assert step(None, 14) == {"state": 0}
     assert (events.value, timer.value, timers) == (None, None, set())
-    assert LiveWorker(task(TRAILING), "", "timestamp")._moment(1_001) == 2, "in milliseconds, and not before its time"
+    assert BucketWorker(task(TRAILING), "", "timestamp")._moment(1_001) == 2, "in milliseconds, and not before its time"
 
 
 def test_the_state_is_flat_over_many_windows() -> None:

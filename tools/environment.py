@@ -117,7 +117,7 @@ def pip(*arguments: str) -> None:
 def warm_kernel() -> None:
     """Spare the first test or demo the compilation; what is wrong with a broken kernel is for the tests to report."""
     say("Kernel: compiling it into numba's cache")
-    warm = "from sase.runtime.kernel import _compiled; _compiled()"
+    warm = "from sase.runtime.kernels.sequences import _compiled; _compiled()"
     answer = subprocess.run([PYTHON, "-c", warm], cwd=ROOT, capture_output=True, text=True)
     if answer.returncode:
         say(f"Kernel: not compiled ({answer.stderr.strip().splitlines()[-1]})")

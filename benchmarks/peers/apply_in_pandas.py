@@ -1,4 +1,4 @@
-"""What PySpark offers for a function a key: `groupBy(key).applyInPandas`, with the joins of one key in pandas."""
+"""What PySpark offers for one function per key: `groupBy(key).applyInPandas`, with the joins of one key in pandas."""
 
 from __future__ import annotations
 

@@ -8,7 +8,29 @@ from sase.compiler.core.bound import EquivalenceTest, Predicate, Variable
 from sase.compiler.core.durations import spelled
 from sase.compiler.plan.choose import Choice, Choices
 from sase.compiler.plan.logical import Negation, Plan
-from sase.compiler.plan.physical import AntiJoin, Clause, Compare, Kernel, PhysicalPlan
+from sase.compiler.plan.physical import (
+    AntiJoin,
+    Buckets,
+    Clause,
+    Compare,
+    Computed,
+    Exclude,
+    Fill,
+    Kernel,
+    LookUp,
+    PhysicalPlan,
+    Read,
+    Release,
+    Remember,
+    Result,
+    Select,
+    Shuffle,
+    Single,
+    Slices,
+    Sort,
+    Step,
+    Within,
+)
 
 
 def explain(choices: Choices, physical: PhysicalPlan) -> str:
@@ -112,62 +134,58 @@ def _length(ticks: int, time_kind: str) -> str:
 
 
 def _physical_lines(plan: PhysicalPlan) -> list[str]:
-    steps = list(_steps(plan))
-    return [f"  {number:>2}. {name:<10} {text}" for number, (name, text) in enumerate(steps, 1)]
+    lines = [line for step in plan.steps for line in _lines(plan, step)]
+    return [f"  {number:>2}. {name:<10} {text}" for number, (name, text) in enumerate(lines, 1)]
 
 
-def _steps(plan: PhysicalPlan) -> Iterator[tuple[str, str]]:
-    query, kernel = plan.query, plan.kernel
-    columns = dict.fromkeys(column for names in plan.types.values() for column in names)
-    yield "read", f"{', '.join(plan.types)}: {', '.join([query.type, *columns])}"
-    for fill in plan.fills:
-        yield "filter", f"{fill.variable}: {fill.condition}"
-    if kernel is None:
-        yield "take", "each event as a match"
-    else:
-        yield from _kernel_steps(plan, kernel)
-    selection = [("filter", condition) for condition in plan.selection]
-    if plan.window:
-        first, last = query.positive[0].name, query.positive[-1].name
-        selection.insert(0, ("filter", f"{last}.{query.time} - {first}.{query.time} < window"))
-    joins = [("anti-join", _anti_join(plan, join)) for join in plan.anti_joins]
-    joins += [
-        ("filter", f"no {each.variable} in its interval with {' and '.join(each.conditions)}")
-        for each in plan.outside
-        if each.conditions
-    ]
-    yield from joins + selection if plan.negation_first else selection + joins
-    yield (
-        "result",
-        ", ".join(name for _, name in plan.output) if plan.output else "one struct a variable, started_at, detected_at",
-    )
+def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
+    """What `explain` says of a step: a word for what it does, and to what."""
+    query = plan.query
+    match step:
+        case Read():
+            columns = dict.fromkeys(column for names in step.types.values() for column in names)
+            yield "read", f"{', '.join(step.types)}: {', '.join([query.type, *columns])}"
+        case Fill():
+            yield "filter", f"{step.variable}: {step.condition}"
+        case Single():
+            yield "take", "each event as a match"
+        case Computed():
+            yield "compute", f"{step.name}: {step.sql}"
+        case Slices():
+            yield "copy", f"to time slices of {_length(step.length, query.time_kind)}"
+        case Release():
+            yield "order", "released by the watermark"
+        case Buckets():
+            yield "shuffle", "to " + (f"buckets of {', '.join(step.keys)}" if step.keys else "one bucket")
+        case Remember():
+            yield "state", f"what {query.within.text if query.within else ''} can reach"
+        case Shuffle():
+            count = f" into {step.partitions} partitions" if step.partitions else ""
+            yield "shuffle", f"by {', '.join(step.by)}{count}" if step.by else "everything to one partition"
+        case Sort():
+            yield "sort", f"by {', '.join(step.by)}"
+        case Kernel():
+            checks = "".join(f", {clause_text(clause)}" for clause in step.where)
+            yield "kernel", f"{' → '.join(step.positive)}{checks}"
+            for state in step.negated:
+                conditions = ", ".join(map(clause_text, state.where))
+                yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
+        case LookUp():
+            yield "look up", f"{step.variable} in the interval of each sequence"
+        case Within():
+            yield "filter", f"{step.last}.{query.time} - {step.first}.{query.time} < window"
+        case Select():
+            yield from (("filter", condition) for condition in step.conditions)
+        case AntiJoin():
+            yield "anti-join", _anti_join(step, query.time_kind)
+        case Exclude():
+            yield "filter", f"no {step.variable} in its interval with {' and '.join(step.conditions)}"
+        case Result():
+            structs = "one struct per variable, started_at, detected_at"
+            yield "result", ", ".join(name for _, name in step.columns) if step.columns else structs
 
 
-def _kernel_steps(plan: PhysicalPlan, kernel: Kernel) -> Iterator[tuple[str, str]]:
-    for column in kernel.computed:
-        yield "compute", f"{column.name}: {column.sql}"
-    if kernel.slice:
-        yield "copy", f"to time slices of {_length(kernel.slice, plan.query.time_kind)}"
-    if plan.stream:
-        yield "order", "released by the watermark"
-        yield "shuffle", "to " + (f"buckets of {', '.join(kernel.keys)}" if kernel.keys else "one bucket")
-        yield "state", f"what {plan.query.within.text if plan.query.within else ''} can reach"
-    by = [*kernel.keys, *([plan.own("slice")] if kernel.slice else [])]
-    count = f" into {plan.partitions} partitions" if plan.partitions else ""
-    shuffled = by[len(kernel.keys) :] if kernel.by_time_only else by
-    if not plan.stream:
-        yield "shuffle", (f"by {', '.join(shuffled)}{count}" if shuffled else "everything to one partition")
-    yield "sort", "by " + ", ".join([*by, plan.kernel_time, *([plan.query.order] if plan.query.order else [])])
-    checks = "".join(f", {_clause(clause)}" for clause in kernel.where)
-    yield "kernel", f"{' → '.join(kernel.positive)}{checks}"
-    for state in kernel.negated:
-        conditions = ", ".join(_clause(clause) for clause in state.where)
-        yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
-    for each in plan.outside:
-        yield "look up", f"{each.variable} in the interval of each sequence"
-
-
-def _clause(clause: Clause) -> str:
+def clause_text(clause: Clause) -> str:
     return " or ".join(
         f"{atom.left}.{atom.left_column} {atom.op} {atom.right}.{atom.right_column}"
         if isinstance(atom, Compare)
@@ -176,8 +194,8 @@ def _clause(clause: Clause) -> str:
     )
 
 
-def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> str:
-    bucket = f"on buckets of {_length(plan.bucket, plan.query.time_kind)}" if plan.bucket else "without buckets"
+def _anti_join(join: AntiJoin, time_kind: str) -> str:
+    bucket = f"on buckets of {_length(join.bucket, time_kind)}" if join.bucket else "without buckets"
     return f"{join.variable} ({join.fill.condition}) {bucket}" + "".join(
         f", {condition}" for condition in join.conditions
     )
@@ -215,7 +233,7 @@ def strategy_name(plan: Plan) -> str:
 def _origin(choices: Choices) -> str:
     known = choices.statistics
     if choices.measured:
-        return f"{known.events:,.0f} events and {known.cores} cores, as analysed"
+        return f"{known.events:,.0f} events and {known.cores} cores, as measured"
     return "default statistics, for want of any (sase statistics makes them)"
 
 

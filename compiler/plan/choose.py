@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
+from sase.compiler.core import durations
 from sase.compiler.core.bound import BoundQuery
-from sase.compiler.core.durations import UNITS, microseconds
 from sase.compiler.core.errors import OptionError
-from sase.compiler.languages.sase.parser import parse_duration
 from sase.compiler.plan import rules
 from sase.compiler.plan.cost import Cost, calibration, cost
 from sase.compiler.plan.logical import Plan, basic_plan
@@ -197,12 +196,11 @@ def _ticks(option: str, value: int | str, time_kind: str, words: tuple[str, ...]
     """A length in ticks."""
     if value in words:
         return value
-    duration = parse_duration(str(value))
-    with_units = duration is not None and all(unit and unit.lower() in UNITS for _, unit in duration.parts)
-    if duration is not None and time_kind == "timestamp" and with_units:
-        length = sum(microseconds(amount, str(unit)) for amount, unit in duration.parts)
-    elif duration is not None and all(unit is None for _, unit in duration.parts):
-        length = microseconds(duration.parts[0][0], "microsecond")
+    parts = durations.parse(str(value)) or ()
+    units = {unit.lower() if unit else "microsecond" for _, unit in parts}  # a bare number is in ticks
+    bare = all(unit is None for _, unit in parts)
+    if parts and (bare or time_kind == "timestamp") and units <= durations.UNITS.keys():
+        length = sum(durations.microseconds(amount, unit or "microsecond") for amount, unit in parts)
     else:
         example = "8 days" if time_kind == "timestamp" else "10000"
         raise OptionError(f"{option} is {', '.join(words)} or a length such as {example}, not {value!r}")

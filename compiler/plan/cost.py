@@ -17,7 +17,6 @@ from sqlglot import exp
 from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate, Variable
 from sase.compiler.core.scalars import columns
 from sase.compiler.plan.logical import Negation, Plan
-from sase.compiler.plan.rules.slice_by_time import needs_kernel
 from sase.compiler.plan.statistics import DEFAULT_COLUMN, ColumnStatistics, Statistics, predicate_key
 
 
@@ -115,7 +114,7 @@ class _Estimate:
         even, uneven = self.hottest(1, cores), self.hottest(len(self.states), cores)
         late = sequences * constants.select if plan.selection.equivalences or plan.selection.predicates else 0.0
         kernel = moved * even + (searched + late) * uneven
-        if not needs_kernel(plan):
+        if not plan.needs_kernel:
             kernel = 0.0
         stages = 1 + len(plan.negations)
         seconds = constants.stage * stages + self.statistics.events * constants.read / cores + kernel

@@ -75,6 +75,11 @@ class Plan:
     """TF: whether only the columns that something reads are carried."""
 
     @property
+    def needs_kernel(self) -> bool:
+        """One positive component without negation in the stacks is a filter; there are no sequences to build."""
+        return len(self.query.positive) > 1 or bool(self.construction.negations)
+
+    @property
     def has_interval(self) -> bool:
         """Whether the window restricts anything: one positive event alone always fits into it."""
         return self.query.within is not None and len(self.query.variables) > 1

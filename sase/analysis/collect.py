@@ -132,7 +132,7 @@ def _joint(conditions: Sequence[Condition]) -> list[tuple[int, Condition]]:
 
 
 def _share(condition: Condition) -> str:
-    """The share of sampled combinations that meet the condition: a lambda a variable, named as the variable is."""
+    """The share of sampled combinations that meet the condition: one lambda per variable, named as the variable is."""
     inner, size = f"IF({condition.sql}, 1D, 0D)", "1D"
     for depth, (variable, types) in reversed(list(enumerate(condition.types.items()))):
         names = ", ".join(_string(name) for name in types)

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 
 from sase.runtime import ssc
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Tally, check
-from sase.runtime.kernel import Counters
+from sase.runtime.events import check
+from sase.runtime.io.tally import Tally
+from sase.runtime.kernels.sequences import Counters
 from sase.runtime.pattern import Clause, Compare
 
 

@@ -18,13 +18,15 @@ from IPython.display import clear_output, display
 
 from sase.api import Query, compile
 from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
-from sase.compiler.languages.sase.parser import parse
+from sase.compiler.languages.sase.front_end import read
 from sase.notebook import names
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from sase.events import Frames
 
 T = TypeVar("T")
 
@@ -38,11 +40,15 @@ class SaseMagics(Magics):
         metavar="[TYPE=]EVENTS",
         action="append",
         default=[],
-        help="a DataFrame in a variable, or a table or view; TYPE=EVENTS where an event type has a table of its own "
-        "(default: what the query's FROM names)",
+        help="a DataFrame in a variable, a table or view, or a path; TYPE=EVENTS where an event type has a table of "
+        "its own (default: what the query's FROM names)",
     )
     @argument("--catalog", help="a TOML file, or a sase.Catalog in a variable (default: the columns of the events)")
-    @argument("--count", action="store_true", help="find and count all matches, and show the earliest")
+    @argument(
+        "--count",
+        action="store_true",
+        help="find and count all matches, and show the first by started_at, or by what RETURN lists",
+    )
     @argument("--explain", action="store_true", help="draw the pattern and the plan; run nothing")
     @argument("--analyze", action="store_true", help="run, and draw how much got through each step of the plan")
     @argument("--job", action="store_true", help="show the generated PySpark job; run nothing")
@@ -116,33 +122,32 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
 def follow(
     arguments: Namespace,
     query: Query,
-    events: dict[str | None, DataFrame],
+    events: Frames,
     namespace: dict[str, Any],
     screen: Screen,
     work: Callable[..., Any],
 ) -> None:
     """Binds the streaming DataFrame of matches, and starts it into a table in memory, of the same name."""
-    from sase.notebook import live
+    from sase.notebook import stream
 
     delay = {} if arguments.max_delay is None else {"max_delay": arguments.max_delay}
     matches = query.run(events, **delay)
     name, spark = arguments.name, matches.sparkSession
 
     def begin() -> None:
-        running = live.start(matches, name)
+        running = stream.start(matches, name)
         namespace.update({name: matches, f"{name}_stream": running})
-        live.settle(running)
+        stream.settle(running)
 
-    work("waiting for the first events", begin, lambda: live.end(name, spark))
-    screen.show(work("looking", lambda: live.so_far(name, spark)))
+    work("waiting for the first events", begin, lambda: stream.end(name, spark))
+    screen.show(work("looking", lambda: stream.so_far(name, spark)))
 
 
-def prepare(
-    arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession
-) -> tuple[Query, dict[str | None, DataFrame]]:
+def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession) -> tuple[Query, Frames]:
     """The query of a cell, and its events."""
-    filename = f"{arguments.name}.sase"
-    parsed = parse(text, filename)
+    from pyspark.sql import DataFrame
+
+    parsed = read(text, f"{arguments.name}.sase")
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
     if arguments.max_delay is not None and not arguments.stream:
         raise OptionError("--max-delay goes with --stream: events at rest are all there")
@@ -151,22 +156,21 @@ def prepare(
         raise OptionError("--stream goes on and on: --explain, --analyze, --count and --job are for events at rest")
     if not specs:
         raise OptionError(
-            "there are no events: add --events NAME, of a DataFrame or a table, or FROM NAME to the query"
+            "there are no events: add --events NAME, of a DataFrame, a table or a file, or FROM NAME to the query"
         )
-    events = names.events(specs, [name.text for part in parsed.components for name in part.types], namespace, spark)
-    streaming = [frame.isStreaming for frame in events.values()]
+    given = names.events(specs, parsed.types, namespace, spark)
+    streaming = [isinstance(table, DataFrame) and table.isStreaming for table in given.values()]
     if arguments.stream and not all(streaming):
         raise OptionError("--stream needs events of spark.readStream, and these do not stream: leave it out")
     if any(streaming) and not arguments.stream:
         raise OptionError("these events are a stream: add --stream")
     query = compile(
-        text,
+        parsed,
         names.catalog(arguments.catalog, namespace),
-        events=events,
-        parameters=names.parameters(parsed, namespace),
-        filename=filename,
+        events=given,
+        parameters=names.parameters(parsed.parameters, namespace),
     )
-    return query, events
+    return query, query.tables(given)
 
 
 # ---- what is shown ------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NumericType
 
-from sase.runtime.output import as_text, earliest, leaf_columns, printing_order
-from sase.runtime.report import duration, table
+from sase.runtime.io.output import as_text, earliest, leaf_columns, printing_order
+from sase.runtime.io.report import duration, table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +52,7 @@ def _rows(matches: DataFrame, rows: Sequence[tuple[str | None, ...]], more: bool
 
 
 @dataclass(frozen=True, repr=False)
-class Below:
+class CellOutput:
     """What stands below a cell: rows, and a line about them."""
 
     name: str
@@ -72,7 +72,7 @@ class Below:
 
 
 @dataclass(frozen=True, repr=False)
-class Preview(Below):
+class Preview(CellOutput):
     """A batch: how many there are is known if somebody asked."""
 
     count: int | None

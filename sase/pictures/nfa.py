@@ -1,4 +1,4 @@
-"""The automaton of a pattern: a state an event, with what is asked of that event on the way."""
+"""The automaton of a pattern: one state per event, with what is asked of that event on the way."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ def nfa(query: Query) -> Picture:
 
 
 def _transitions(query: BoundQuery) -> Iterator[Transition]:
-    positive = [variable.name for variable in query.positive]
-    for at, variable in enumerate(query.positive):
-        bound = set(positive[: at + 1])
+    for variable in query.positive:
         yield Transition(
             _component(variable),
-            tuple(_conditions(query, variable, bound, last=at == len(positive) - 1)),
+            tuple(_conditions(query, variable)),
             tuple(
                 _unless(query, negated)
                 for negated in query.negated
@@ -57,7 +55,7 @@ def _transitions(query: BoundQuery) -> Iterator[Transition]:
 
 
 def _trailing(query: BoundQuery) -> tuple[Unless, ...]:
-    return tuple(_unless(query, negated) for negated in query.negated if query.neighbours(negated.name)[1] is None)
+    return tuple(_unless(query, negated) for negated in query.trailing)
 
 
 def _component(variable: Variable) -> str:
@@ -65,8 +63,9 @@ def _component(variable: Variable) -> str:
     return f"{types} {variable.name}"
 
 
-def _conditions(query: BoundQuery, variable: Variable, bound: set[str], last: bool) -> Iterator[str]:
+def _conditions(query: BoundQuery, variable: Variable) -> Iterator[str]:
     """What can be checked now and could not be before: all its variables are known, this one among them."""
+    bound = {known.name for known in query.positive if not query.before(variable.name, known.name)}
     for test in query.equivalences:
         places = dict(test.positive)
         if variable.name in places and len(places.keys() & bound) > 1:
@@ -74,9 +73,8 @@ def _conditions(query: BoundQuery, variable: Variable, bound: set[str], last: bo
     for part in query.predicates:
         if part.negated is None and variable.name in part.variables and part.variables <= bound:
             yield str(part)
-    if last and query.within and len(query.positive) > 1:
-        first = query.positive[0].name
-        yield f"{variable.name}.{query.time} - {first}.{query.time} < {query.within.text}"
+    if variable == query.last != query.first and query.within:
+        yield f"{variable.name}.{query.time} - {query.first.name}.{query.time} < {query.within.text}"
 
 
 def _equality(places: dict[str, str], bound: set[str]) -> str:

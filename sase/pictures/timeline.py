@@ -1,4 +1,4 @@
-"""Matches on a time axis: a lane a key, a mark an event, an arc from each event of a match to the next."""
+"""Matches on a time axis: a lane per key, a mark per event, an arc from each event of a match to the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sase.pictures.scene import Event, Limits, Run, Scene, scene
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sase.runtime.events import Events
+    from sase.events import Events
 
 LANES, EVENTS = 8, 400
 
@@ -51,7 +51,7 @@ def timeline(
 
 COLUMNS = 60
 LINES = 8
-"""Matches that are listed a lane."""
+"""Matches that are listed per lane."""
 
 
 def _text(shown: Scene) -> str:
@@ -77,7 +77,7 @@ def _text(shown: Scene) -> str:
 
 
 def _signs(labels: Iterable[str]) -> dict[str, str]:
-    """One character a variable: its first, its last, or a number, whichever tells them apart."""
+    """One character per variable: its first, its last, or a number, whichever tells them apart."""
     names = sorted({name for label in labels for name in label.split()})
     for letters in ([name[0] for name in names], [name[-1] for name in names]):
         if len(set(letters)) == len(names):

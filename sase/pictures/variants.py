@@ -10,7 +10,7 @@ from sqlglot import exp
 
 import sase
 from sase.compiler.compile import compile_bound
-from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Output, Predicate
+from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Output
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,12 +34,14 @@ def with_killer(query: BoundQuery, name: str) -> BoundQuery:
         places = [*test.positive, *(place for place in test.negated if place[0] == name)]
         if len(places) > 1:
             tests.append(EquivalenceTest(tuple(sorted(places, key=lambda place: order.index(place[0])))))
-    parts = tuple(Predicate(part.condition, None) for part in query.predicates if part.negated in (None, name))
+    parts = tuple(replace(part, negated=None) for part in query.predicates if part.negated in (None, name))
     return replace(query, variables=kept, equivalences=tuple(tests), predicates=parts)
 
 
 def returning(query: BoundQuery, outputs: Mapping[str, exp.Expr]) -> BoundQuery:
-    return replace(query, returns=tuple(Output(name, value) for name, value in outputs.items()), composite=None)
+    return replace(
+        query, returns=tuple(Output(name, value, query.span) for name, value in outputs.items()), composite=None
+    )
 
 
 def numbered(query: BoundQuery, row: str) -> BoundQuery:

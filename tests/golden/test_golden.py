@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 import sase
 from sase.compiler.plan.rules import NAMES
 from sase.runtime.job import find_inputs, read_events
-from sase.runtime.stream import Options
+from sase.runtime.stream.watch import Options
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/query.sase"))
 

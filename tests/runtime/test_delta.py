@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from sase.cli import main
-from sase.runtime import delta
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.output import refuse_misfits
+from sase.runtime.io import delta
+from sase.runtime.io.output import refuse_misfits
 
 EVERY_TYPE = """
     SELECT CAST(id AS INT) AS n, named_struct('at', TIMESTAMP '2026-01-01 12:00:00', 'days', array(1.5D, NULL)) AS x,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sase.runtime.encode import Domain, changes, encode_pattern, encode_terms, ordered_bits
-from sase.runtime.kernel import NULL
+from sase.runtime.kernels.encode import Domain, changes, encode_pattern, encode_terms, ordered_bits
+from sase.runtime.kernels.sequences import NULL
 from sase.runtime.pattern import Clause, Compare, Holds, Negated, Operator, Pattern
 
 

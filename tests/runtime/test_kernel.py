@@ -20,11 +20,15 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from sase.runtime import kernel, ssc
-from sase.runtime.encode import encode_pattern
-from sase.runtime.kernel import Counters, Events, new_stacks, scan, sequences
+from sase.runtime import ssc
+from sase.runtime.kernels import sequences as kernel
+from sase.runtime.kernels.encode import encode_pattern
+from sase.runtime.kernels.sequences import Counters, Events, new_stacks, scan, sequences
+from sase.runtime.operator import matcher, partition
+from sase.runtime.operator.matcher import Task, int64s
+from sase.runtime.operator.partition import Partition, run
 from sase.runtime.pattern import Atom, Clause, Compare, Holds, Negated, Pattern
-from sase.runtime.ssc import Task, int64s, match_schema, run, scan_and_construct, structs
+from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
 Row = Mapping[str, Any]
 Match = tuple[int, ...]
@@ -367,7 +371,7 @@ def test_nothing_in_nothing_out() -> None:
 def test_only_what_the_window_reaches_is_carried(negated: tuple[Negated, ...], reach: int) -> None:
     pattern = Pattern(("a", "b"), negated, within=10)
     rows = rows_of(*(f"{'ab'[i % 2]}{i}" for i in range(1000)), pattern=pattern)
-    partition = ssc._Partition(task_for(pattern))
+    partition = Partition(task_for(pattern))
     for batch in batches_of(rows, 100):
         assert list(partition.matches([batch], final=False))
         assert 10 * reach - 1 <= partition.carried_rows <= 10 * reach
@@ -394,7 +398,7 @@ def test_matches_leave_before_all_are_found() -> None:
 
 
 def test_wide_events_make_short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssc, "_OUTPUT_BYTES", 1000)
+    monkeypatch.setattr(matcher, "_OUTPUT_BYTES", 1000)
     pattern = Pattern(("a", "b"))
     rows = rows_of(*(f"a{i}" for i in range(20)), "b30", pattern=pattern, s=["." * 100] * 21)
     task = task_for(pattern, emit=(("a", ("number", "s")),))
@@ -404,7 +408,7 @@ def test_wide_events_make_short_batches(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_wide_events_make_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssc, "_CHUNK_BYTES", 1000)
+    monkeypatch.setattr(partition, "_CHUNK_BYTES", 1000)
     pattern = Pattern(("a",))
     batches = iter(batches_of(rows_of(*(f"a{i}" for i in range(30)), pattern=pattern, s=["." * 100] * 30), 10))
     task = task_for(pattern, chunk_rows=1000, emit=(("a", ("number", "s")),))
@@ -413,7 +417,7 @@ def test_wide_events_make_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_columns_too_long_for_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ssc, "_combined", lambda column: column)
+    monkeypatch.setattr(matcher, "_combined", lambda column: column)
     pattern = Pattern(("a", "b"))
     rows = rows_of("a1", "b2", "a3", "b4", "a5", "b6", "b7", pattern=pattern)
     expected = list(nested_loop(pattern, rows))

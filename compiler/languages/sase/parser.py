@@ -13,15 +13,15 @@ from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, Unexp
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from sase.compiler.core.durations import CALENDAR_UNITS, DAY, HOUR, MINUTE, NAMES, SECOND, UNITS, microseconds
+from sase.compiler.core.durations import DAY, HOUR, MINUTE, SECOND, UNITS, microseconds, unknown_unit
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
+from sase.compiler.core.names import Parameter
 from sase.compiler.core.spans import at
 from sase.compiler.languages.sase.syntax import (
     Component,
     Duration,
     Equivalence,
     Name,
-    Parameter,
     Query,
     Return,
     ReturnItem,
@@ -40,14 +40,6 @@ def parse(text: str, filename: str = "<query>") -> Query:
     if builder.found:
         raise SaseError(builder.found, text, filename)
     return query
-
-
-def parse_duration(text: str) -> Duration | None:
-    """`12 hours` as the value of a parameter; None when the text is no duration."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([^\W\d]+)?", text)
-    if not parts or not re.fullmatch(r"\s*(\d+(\.\d+)?\s*([^\W\d]+)?\s*)+", text):
-        return None
-    return Duration(tuple((amount, unit or None) for amount, unit in parts), Span(0, 0))
 
 
 @cache
@@ -169,6 +161,7 @@ class _Builder:
                 return Name(str(first), span) if isinstance(first, Token) else Name(self.name(first).text, span)
             case "interval_duration":
                 unit = _tokens(inner)[-1]
+                self.is_unit(Name(str(unit), _span(unit)))
                 amount = inner.children[1]
                 value = str(amount.children[0]) if isinstance(amount, Tree) else _unquote(str(amount)).strip()
                 return Duration(((value, str(unit)),), span)
@@ -181,8 +174,16 @@ class _Builder:
                     elif part.type == "MINUS":
                         sign = "-"
                     else:
+                        self.is_unit(Name(str(part), _span(part)))
                         parts[-1] = (parts[-1][0], str(part))
                 return Duration(tuple(parts), span)
+
+    def is_unit(self, unit: Name) -> bool:
+        if unit.text.lower() in UNITS:
+            return True
+        message, help = unknown_unit(unit.text)
+        self.found.append(Diagnostic(message, unit.span, help))
+        return False
 
     def returns(self, tree: Node) -> Return:
         arguments = _trees(tree)
@@ -386,8 +387,7 @@ class _Builder:
 
     def interval(self, amount: str, unit: Name) -> exp.Expr:
         """Any unit is written as seconds, which Spark reads exactly and with fractions."""
-        if unit.text.lower() not in UNITS:
-            self.found.append(Diagnostic(*unknown_unit(unit)))
+        if not self.is_unit(unit):
             return exp.Interval(this=exp.Literal.string("0"), unit=exp.Var(this="SECOND"))
         try:
             length = microseconds(amount, unit.text)
@@ -402,13 +402,6 @@ class _Builder:
 
 
 _INTERVAL_UNITS = ((DAY, "DAY"), (HOUR, "HOUR"), (MINUTE, "MINUTE"), (SECOND, "SECOND"))
-
-
-def unknown_unit(unit: Name) -> tuple[str, Span, str]:
-    if unit.text.lower() in CALENDAR_UNITS:
-        one = unit.text.lower().removesuffix("s")
-        return f"a {one} has no fixed length", unit.span, "write the number of days or weeks"
-    return f"{unit.text} is not a unit of time", unit.span, did_you_mean(unit.text, NAMES, "units are")
 
 
 def _identifier(name: Name) -> exp.Identifier:

@@ -1,7 +1,7 @@
 """The syntax tree: what the text says, with the place of every part, before any name is looked up.
 
-Scalar expressions are sqlglot's; `spans.span_of` tells where one stands. Two nodes are ours: `Equivalence` for `[id]`
-and `[id='1']`, and `Parameter` for `{name}`.
+Scalar expressions are sqlglot's; `spans.span_of` tells where one stands. `Equivalence`, for `[id]` and `[id='1']`, is
+a node of this language alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sase.compiler.core.durations import Parts
 from sase.compiler.core.errors import Span
 
 
@@ -17,12 +18,6 @@ class Equivalence(exp.Expression, exp.Condition):
     """One attribute of `[a, b='v']`: `this` is its identifier, `value` the literal it must have."""
 
     arg_types = {"this": True, "value": False}  # noqa: RUF012  (sqlglot's own convention)
-
-
-class Parameter(exp.Expression, exp.Condition):
-    """`{name}`: a value given with the query, bound as a literal and never as text."""
-
-    arg_types = {"this": True}  # noqa: RUF012
 
 
 @dataclass(frozen=True)
@@ -43,9 +38,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Duration:
-    """`12 hours`, `1 h 30 min`: pairs of an amount and a unit; a bare amount has the unit None."""
-
-    parts: tuple[tuple[str, str | None], ...]
+    parts: Parts
     span: Span
 
 

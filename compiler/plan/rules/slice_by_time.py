@@ -16,9 +16,4 @@ def slice_by_time(plan: Plan) -> Plan:
 
 
 def can_slice(plan: Plan) -> bool:
-    return plan.query.within is not None and plan.scan.window and plan.construction.window and needs_kernel(plan)
-
-
-def needs_kernel(plan: Plan) -> bool:
-    """One positive component without negation in the stacks is a filter; there are no sequences to build."""
-    return len(plan.query.positive) > 1 or bool(plan.construction.negations)
+    return plan.query.within is not None and plan.scan.window and plan.construction.window and plan.needs_kernel

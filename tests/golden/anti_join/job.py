@@ -65,7 +65,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame) -> DataFrame:
-    """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
+    """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
         by=["user"],
@@ -139,7 +139,7 @@ def without_o(matches: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         F.expr("l.`user`").alias("user"),
         F.expr("l.host").alias("host"),

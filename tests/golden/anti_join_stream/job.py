@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, state_bits, ticks
 from sase.runtime.pattern import Negated, Outside, Pattern
-from sase.runtime.stream import Columns, Options, Stream, matters, scan_and_construct_live, watch
-from sase.runtime.stream_job import Tables, file_streams, main
+from sase.runtime.stream.job import Tables, file_streams, main
+from sase.runtime.stream.ssc import Stream, scan_and_construct
+from sase.runtime.stream.watch import Columns, Options, matters, watch
 
 SOURCE = Source(
     time="at",
@@ -34,7 +35,7 @@ SOURCE = Source(
 )
 
 # The columns that are ours.
-OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock")
+OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock", bucket="_bucket")
 
 WINDOW = 1_800_000_000  # 30 minutes, in microseconds
 
@@ -52,7 +53,7 @@ OUTSIDE = (
 )
 
 # A checkpoint fits as long as this stays the same: it names what the state is made of.
-STATE = "394d1008f46bb62b"
+STATE = "a783d81f084d6395"
 
 # The columns that a match keeps of each event.
 EMIT = {
@@ -87,8 +88,8 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame, options: Options) -> Stream:
-    """Sequence scan and construction over the moving window, a bucket of keys at a time."""
-    return scan_and_construct_live(
+    """Sequence scan and construction over the moving window, one bucket of keys at a time."""
+    return scan_and_construct(
         events,
         PATTERN,
         by=["user"],
@@ -110,7 +111,7 @@ def without_other(matches: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         F.expr("l.`user`").alias("user"),
         F.expr("l.host").alias("host"),

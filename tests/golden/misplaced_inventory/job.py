@@ -71,7 +71,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame) -> DataFrame:
-    """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
+    """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
         by=["id"],
@@ -89,7 +89,7 @@ def sequences(events: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         F.expr("'Misplaced'").alias("type"),
         F.expr("x.id").alias("item"),

@@ -79,7 +79,7 @@ def time_slices(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame) -> DataFrame:
-    """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
+    """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
         by=["_slice"],
@@ -105,7 +105,7 @@ def select(matches: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         "x",
         "y",

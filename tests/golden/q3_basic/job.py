@@ -67,7 +67,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame) -> DataFrame:
-    """Sequence scan and construction: one pass over the events of each partition, one stack a state."""
+    """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
         by=[],
@@ -77,7 +77,7 @@ def sequences(events: DataFrame) -> DataFrame:
         emit=EMIT,
     )
     return (
-        events.coalesce(1)
+        events.repartition(1)
         .sortWithinPartitions("ts")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
@@ -129,7 +129,7 @@ def without_x3(matches: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         "x1",
         "x2",

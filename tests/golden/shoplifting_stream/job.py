@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, state_bits, ticks
 from sase.runtime.pattern import Negated, Pattern
-from sase.runtime.stream import Columns, Options, Stream, matters, scan_and_construct_live, watch
-from sase.runtime.stream_job import Tables, file_streams, main
+from sase.runtime.stream.job import Tables, file_streams, main
+from sase.runtime.stream.ssc import Stream, scan_and_construct
+from sase.runtime.stream.watch import Columns, Options, matters, watch
 
 SOURCE = Source(
     time="ts",
@@ -29,7 +30,7 @@ SOURCE = Source(
 )
 
 # The columns that are ours.
-OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock")
+OURS = Columns(time="_time", states="_states", reason="_reason", record="_record", clock="_clock", bucket="_bucket")
 
 WINDOW = 43_200_000_000  # 12 hours, in microseconds
 
@@ -42,7 +43,7 @@ PATTERN = Pattern(
 )
 
 # A checkpoint fits as long as this stays the same: it names what the state is made of.
-STATE = "a6a27d58326dce4b"
+STATE = "be97b8133ffe589e"
 
 # The columns that a match keeps of each event.
 EMIT = {
@@ -74,8 +75,8 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 
 def sequences(events: DataFrame, options: Options) -> Stream:
-    """Sequence scan and construction over the moving window, a bucket of keys at a time."""
-    return scan_and_construct_live(
+    """Sequence scan and construction over the moving window, one bucket of keys at a time."""
+    return scan_and_construct(
         events,
         PATTERN,
         by=["id"],
@@ -91,7 +92,7 @@ def sequences(events: DataFrame, options: Options) -> Stream:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         "x",
         "z",

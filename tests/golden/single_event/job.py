@@ -33,7 +33,7 @@ def sequences(events: DataFrame) -> DataFrame:
 
 
 def transform(matches: DataFrame) -> DataFrame:
-    """One row a match."""
+    """One row per match."""
     return matches.select(
         "shelf_reading",
         F.col("shelf_reading.ts").alias("started_at"),

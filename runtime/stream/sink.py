@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sase.runtime import inputs, output
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.stream import Stream
+from sase.runtime.io import inputs, output
+from sase.runtime.stream.ssc import Stream
 
 
 @dataclass(frozen=True)

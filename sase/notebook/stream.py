@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from sase.notebook.preview import Below, first_rows
+from sase.notebook.preview import CellOutput, first_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ def _drain(query: StreamingQuery) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class Following(Below):
+class Following(CellOutput):
     """A stream that is on its way: the matches so far."""
 
     count: int

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sase.runtime.encode import group_codes, ranks
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernel import Ints
+from sase.runtime.kernels.encode import group_codes, ranks
+from sase.runtime.kernels.sequences import Ints
+from sase.runtime.operator.matcher import Matcher, Task, int64s, taken
 from sase.runtime.pattern import Negated, Outside
-from sase.runtime.ssc import Matcher, Task, int64s, taken
 
 COPY = 1 << 62
 """The state bit of an event that is in this bucket for an `Outside` component's sake only."""
@@ -38,7 +38,7 @@ _ATTACHED = 1 << 20
 
 
 @dataclass(frozen=True)
-class LiveTask(Task):
+class StreamTask(Task):
     outside: tuple[Outside, ...] = ()
     limit: int | None = None
     """How many events of one key a state may hold."""
@@ -59,10 +59,10 @@ class Step:
 class Bucket(Matcher):
     """The events of some keys, on their way through the window."""
 
-    def __init__(self, task: LiveTask) -> None:
+    def __init__(self, task: StreamTask) -> None:
         super().__init__(task)
         pattern = task.pattern
-        self.live = task
+        self.stream = task
         # What is only shown of an event that comes too late need not be remembered of one that does not.
         self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside))))
         within = pattern.within or 0
@@ -87,14 +87,14 @@ class Bucket(Matcher):
             behind = int64s(arrived, self.task.time) < watermark
             if behind.any():
                 original = (int64s(arrived, self.task.states) & COPY) == 0
-                late = arrived.filter(behind & original).select(list(self.live.shown))
+                late = arrived.filter(behind & original).select(list(self.stream.shown))
                 arrived = arrived.filter(~behind)
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]
         if not tables:
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
         time, states = int64s(table, self.task.time), int64s(table, self.task.states)
-        if self.live.limit is not None:
+        if self.stream.limit is not None:
             self._enforce_limit(table)
         released = time < watermark
         ended = time <= watermark - self.within
@@ -108,7 +108,7 @@ class Bucket(Matcher):
         self, table: pa.Table, time: Ints, states: Ints, released: NDArray[np.bool], due: NDArray[np.bool]
     ) -> Iterator[pa.RecordBatch]:
         """The matches that are due. Groups without a due event are left out, and so are events of no further use."""
-        task = self.live
+        task = self.stream
         codes = group_codes([table.column(name) for name in task.by], table.num_rows)
         concerned = np.zeros(int(codes.max()) + 1, np.bool)
         concerned[codes[due]] = True
@@ -169,12 +169,12 @@ class Bucket(Matcher):
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
         count = np.bincount(codes)
         worst = int(count.argmax())
-        if self.live.limit is not None and count[worst] > self.live.limit:
+        if self.stream.limit is not None and count[worst] > self.stream.limit:
             row = int(np.flatnonzero(codes == worst)[0])
             key = ", ".join(f"{name}={table.column(name)[row].as_py()!r}" for name in self.task.by)
             raise SaseRunError(
                 f"{count[worst]:,} events {f'of {key}' if key else ''} are waiting in the window, and "
-                f"--max-state-events-per-key allows {self.live.limit:,}: raise it, shorten WITHIN or --max-delay, or "
+                f"--max-state-events-per-key allows {self.stream.limit:,}: raise it, shorten WITHIN or --max-delay, or "
                 "keep such events out with a condition of their own"
             )
 
@@ -186,7 +186,7 @@ class _Lookup:
     """
 
     def __init__(
-        self, chunk: pa.Table, time: Ints, codes: Ints, states: Ints, task: LiveTask, bit: int, component: Outside
+        self, chunk: pa.Table, time: Ints, codes: Ints, states: Ints, task: StreamTask, bit: int, component: Outside
     ) -> None:
         self.component = component
         self.chunk, self.time, self.within = chunk, time, min(task.pattern.within or 0, _FOREVER)

@@ -16,13 +16,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.utils import is_remote
 
-from sase.runtime import delta, inputs, job, output
+from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments
 from sase.runtime.errors import SaseRunError, explain, explained
 from sase.runtime.events import Source, expected, shared_types
-from sase.runtime.live_line import LiveLine
+from sase.runtime.io import delta, inputs, output
 from sase.runtime.session import session
-from sase.runtime.sink import Checkpoint, Places, Sink
-from sase.runtime.stream import CORRUPT, Options, Stream
+from sase.runtime.stream.sink import Checkpoint, Places, Sink
+from sase.runtime.stream.ssc import Stream
+from sase.runtime.stream.status import StatusLine
+from sase.runtime.stream.watch import CORRUPT, Options
 
 Tables = list[tuple[str | None, DataFrame]]
 Follow = Callable[[Any, Options], Stream]
@@ -33,8 +35,6 @@ examples:
   {prog} --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   {prog} --events incoming/ --out matches/ --checkpoint ckpt/ --trigger available-now
 """
-
-AVAILABLE_NOW = "available-now"
 
 
 # ---- the command line ---------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def main(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.epilog = EXAMPLES.format(prog=parser.prog)
-    job.add_arguments(parser)
     add_arguments(parser)
+    add_stream_arguments(parser)
     arguments = parser.parse_args(argv)
     try:
         run_stream(follow, read, source, arguments, default_events, name=name, state=state)
@@ -71,44 +71,6 @@ def main(
         sys.exit(130)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("stream")
-    group.add_argument(
-        "--checkpoint", metavar="DIR", help="where Spark keeps the state, so that a restart goes on where it stopped"
-    )
-    group.add_argument(
-        "--max-delay",
-        metavar="DELAY",
-        default="0",
-        help="how far behind the latest event another one may arrive and still take part: '10 minutes', or a number "
-        "in the units of an integer time (default: %(default)s)",
-    )
-    group.add_argument("--late-out", metavar="DIR", help="where late and bad events go, as JSON (default: OUT-late)")
-    group.add_argument(
-        "--trigger",
-        metavar="INTERVAL",
-        default="0 seconds",
-        help=f"a micro-batch every '10 seconds', or {AVAILABLE_NOW}: process what is there and stop (default: one "
-        "after the other)",
-    )
-    group.add_argument(
-        "--max-files-per-trigger", metavar="N", type=job.positive, help="at most so many new files a micro-batch"
-    )
-    group.add_argument(
-        "--max-state-events-per-key",
-        metavar="N",
-        type=job.positive,
-        help="fail if the window holds more events of a key",
-    )
-    group.add_argument(
-        "--buckets",
-        metavar="N",
-        type=job.positive,
-        default=Options.buckets,
-        help="how many states the keys are spread over; fixed for the life of a checkpoint (default: %(default)s)",
-    )
-
-
 def run_stream(
     follow: Follow,
     read: Read,
@@ -120,6 +82,8 @@ def run_stream(
     state: str | None,
 ) -> int:
     """Runs until interrupted, or, with --trigger available-now, until all that is there is processed."""
+    if arguments.out == output.STDOUT:
+        raise SaseRunError("--out - is not for streams: without --out, a stream prints its matches as they come")
     if arguments.out and not arguments.checkpoint:
         raise SaseRunError("--out needs --checkpoint DIR: without one, a restart would write matches twice")
     if arguments.overwrite:
@@ -155,7 +119,7 @@ def run_stream(
             checkpoint.label(files)  # when nothing can be refused any more
         with _partitions(spark, stream.buckets):
             query = writer.start()
-    line = LiveLine(source.time_kind, sink)
+    line = StatusLine(source.time_kind, sink)
     with _interruptible() as interrupted:
         try:
             while not (interrupted.is_set() or _terminated(query)):

@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from sase.runtime.live_worker import EPOCH
-from sase.runtime.report import duration
-from sase.runtime.sink import Sink
+from sase.runtime.io.report import duration
+from sase.runtime.stream.sink import Sink
+from sase.runtime.stream.worker import EPOCH
 
 _NO_WATERMARK = "1970-01-01T00:00:00"
 """Where Spark's watermark stands before there is an event."""
 
 
-class LiveLine:
+class StatusLine:
     """One line on stderr: events in, late, state size, matches, watermark, latency. On a terminal it stays in place."""
 
     def __init__(self, time_kind: str, sink: Sink) -> None:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sase.runtime.kernel import EQ, GE, GT, HOLDS, LE, LT, NE, NULL, Ints, Query
+from sase.runtime.kernels.sequences import EQ, GE, GT, HOLDS, LE, LT, NE, NULL, Ints, Query
 from sase.runtime.pattern import Atom, Clause, Compare, Holds, Negated, Pattern
 
 _OPERATORS = {"=": EQ, "!=": NE, "<": LT, "<=": LE, ">": GT, ">=": GE}

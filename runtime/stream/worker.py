@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.live import Bucket, LiveTask
+from sase.runtime.stream.bucket import Bucket, StreamTask
 
 EPOCH = 1 << 52
 """Spark's watermark is a time in milliseconds that never falls below 0. A tick of an integer time is a millisecond, and
@@ -21,10 +21,10 @@ CELL_BYTES = 64 << 10
 _NAME = b"sase"
 
 
-class LiveWorker:
+class BucketWorker:
     """One for each task of Spark. `fingerprint` names what the state is made of."""
 
-    def __init__(self, task: LiveTask, fingerprint: str, time_kind: str) -> None:
+    def __init__(self, task: StreamTask, fingerprint: str, time_kind: str) -> None:
         self.bucket = Bucket(task)
         self.shown = task.shown
         self.fingerprint = fingerprint

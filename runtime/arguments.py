@@ -1,0 +1,82 @@
+"""The command line of a generated job, and of `sase run`. Without Spark: asking for --help must not load it."""
+
+from __future__ import annotations
+
+import argparse
+
+FORMATS = ("parquet", "json", "csv", "delta")
+AVAILABLE_NOW = "available-now"
+BUCKETS = 8
+"""How many states the keys of a stream are spread over, unless somebody says."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--events",
+        metavar="[TYPE=]EVENTS",
+        action="append",
+        default=[],
+        help="Parquet, JSON lines, CSV or Delta, a directory of them, or a table; TYPE=EVENTS where an event type has "
+        "a table of its own; may be repeated",
+    )
+    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
+    parser.add_argument(
+        "--out",
+        metavar="PATH",
+        help="where to write the matches: one file if it ends with .csv or .json, else a folder; - is standard output "
+        "(default: print some of them)",
+    )
+    parser.add_argument(
+        "--out-format",
+        choices=FORMATS,
+        help="format of the matches (default: what --out ends with, else parquet; json for -)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
+    parser.add_argument(
+        "--limit", metavar="N", type=positive, default=20, help="how many matches to print (default: %(default)s)"
+    )
+    parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
+
+
+def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("stream")
+    group.add_argument(
+        "--checkpoint", metavar="DIR", help="where Spark keeps the state, so that a restart goes on where it stopped"
+    )
+    group.add_argument(
+        "--max-delay",
+        metavar="DELAY",
+        default="0",
+        help="how far behind the latest event another one may arrive and still take part: '10 minutes', or a number "
+        "in the units of an integer time (default: %(default)s)",
+    )
+    group.add_argument("--late-out", metavar="DIR", help="where late and bad events go, as JSON (default: OUT-late)")
+    group.add_argument(
+        "--trigger",
+        metavar="INTERVAL",
+        default="0 seconds",
+        help=f"a micro-batch every '10 seconds', or {AVAILABLE_NOW}: process what is there and stop (default: one "
+        "after the other)",
+    )
+    group.add_argument(
+        "--max-files-per-trigger", metavar="N", type=positive, help="at most so many new files per micro-batch"
+    )
+    group.add_argument(
+        "--max-state-events-per-key",
+        metavar="N",
+        type=positive,
+        help="fail if the window holds more events of a key",
+    )
+    group.add_argument(
+        "--buckets",
+        metavar="N",
+        type=positive,
+        default=BUCKETS,
+        help="how many states the keys are spread over; fixed for the life of a checkpoint (default: %(default)s)",
+    )
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+    return int(text)

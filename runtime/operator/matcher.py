@@ -1,0 +1,131 @@
+"""Sorted rows through the kernel: what a partition of a batch and a bucket of a stream have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from sase.runtime.kernels.encode import agreement, changes, encode_pattern, encode_terms
+from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
+from sase.runtime.pattern import Pattern
+
+_OUTPUT_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker is told, as plain data: see `ssc.scan_and_construct`."""
+
+    pattern: Pattern
+    by: tuple[str, ...]
+    time: str
+    order: str | None
+    states: str
+    emit: tuple[tuple[str, tuple[str, ...]], ...]
+    batch_rows: int
+    chunk_rows: int
+    jit: bool
+    cross: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What the worker reads besides the terms of predicates."""
+        order = () if self.order is None else (self.order,)
+        emitted = chain.from_iterable(columns for _, columns in self.emit)
+        return tuple(dict.fromkeys((*self.by, *self.cross, self.time, *order, self.states, *emitted)))
+
+
+class Matcher:
+    """Rows sorted by (by, time, order) in, matches out."""
+
+    def __init__(self, task: Task) -> None:
+        pattern = task.pattern
+        self.task = task
+        self.encoding = encode_pattern(pattern)
+        self.columns = list(dict.fromkeys((*task.columns, *self.encoding.columns)))
+        self.emitted = [(pattern.positive.index(variable), variable, columns) for variable, columns in task.emit]
+        self.trailing = any(component.before is None for component in pattern.negated)
+        self.counters = np.concatenate(Counters.of(pattern))
+
+    def events(self, chunk: pa.Table) -> Events:
+        """The chunk as the kernel sees it; all of its sequences are to be reported."""
+        task = self.task
+        time, states = int64s(chunk, task.time), int64s(chunk, task.states)
+        new_group = np.zeros(chunk.num_rows - 1, np.bool)
+        for column in task.by:
+            new_group |= changes(chunk.column(column))
+        new_position = new_group | (time[1:] != time[:-1])
+        if task.order is not None:
+            new_position |= changes(chunk.column(task.order))
+        groups = np.concatenate([[0], np.flatnonzero(new_group) + 1, [chunk.num_rows]])
+        return Events(
+            position=np.concatenate([[0], np.cumsum(new_position)]),
+            time=time,
+            states=states,
+            groups=groups,
+            terms=encode_terms(self.encoding, chunk),
+            fresh=0,
+            stop=chunk.num_rows,
+            cross=agreement([chunk.column(name) for name in task.cross], groups),
+        )
+
+    def found(self, chunk: pa.Table, events: Events) -> Iterator[pa.RecordBatch]:
+        """Matches as struct columns. Wide events make shorter batches."""
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+        limit = self.task.batch_rows
+        for rows in sequences(self.encoding.query, events, self.counters, self.task.batch_rows, self.task.jit):
+            if not columns:
+                names = [name for _, _, names in self.emitted for name in names]
+                columns = {name: _combined(chunk.column(name)) for name in names}
+                width = sum(columns[name].nbytes for name in names) // chunk.num_rows
+                limit = max(1, min(limit, _OUTPUT_BYTES // max(1, width)))
+            for start in range(0, len(rows), limit):
+                yield from self.batches(columns, rows[start : start + limit])
+
+    def batches(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> Iterator[pa.RecordBatch]:
+        structs = []
+        for state, _, names in self.emitted:
+            events = np.ascontiguousarray(rows[:, state])
+            structs.append(pa.StructArray.from_arrays([taken(columns[name], events) for name in names], names=names))
+        yield pa.RecordBatch.from_arrays(structs, names=[variable for _, variable, _ in self.emitted])
+
+
+def int64s(chunk: pa.Table, name: str) -> Ints:
+    """A column of integers or times; a time comes as `events.ticks` has it, in microseconds."""
+    column = chunk.column(name)
+    unit = 1
+    if pa.types.is_date32(column.type):
+        column, unit = column.cast(pa.int32()), 86_400_000_000
+    elif not pa.types.is_integer(column.type) and not (pa.types.is_timestamp(column.type) and column.type.unit == "us"):
+        raise TypeError(f"column {name!r} must hold integers or times, not {column.type}")
+    if column.null_count:
+        raise TypeError(f"column {name!r} must not hold NULL, and does {column.null_count} times")
+    values: Ints = column.cast(pa.int64()).to_numpy()
+    return values if unit == 1 else values * unit
+
+
+def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """One array, which is faster to take from, unless it would hold more than 2 GiB of strings."""
+    try:
+        return column.combine_chunks()
+    except pa.ArrowInvalid:
+        return column
+
+
+def taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
+    """The values at `rows`. Arrow would first combine a chunked array: take what is needed from every chunk instead."""
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    needed, place = np.unique(rows, return_inverse=True)
+    ends = np.cumsum([len(chunk) for chunk in column.chunks])
+    parts = np.split(needed, np.searchsorted(needed, ends[:-1]))
+    taken = [
+        chunk.take(pa.array(part - (end - len(chunk))))
+        for chunk, part, end in zip(column.chunks, parts, ends, strict=True)
+    ]
+    return pa.concat_arrays(taken).take(pa.array(place))

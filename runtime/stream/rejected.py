@@ -1,0 +1,65 @@
+"""Events that could not take part: what is told of them, and how many there were."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+from weakref import WeakSet
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+
+def rejected_schema(schema: StructType, shown: Sequence[str]) -> StructType:
+    event = StructType([StructField(name, schema[name].dataType) for name in shown])
+    return StructType(
+        [StructField("reason", StringType()), StructField("record", StringType()), StructField("event", event)]
+    )
+
+
+_numbers = count(1)
+
+
+def counted(packed: DataFrame) -> DataFrame:
+    """Every micro-batch tells how many events were rejected, in the progress of the streaming query."""
+    rejected = F.sum(F.when(F.col("kind") == "rejected", F.col("size")).otherwise(0))
+    return packed.observe(f"sase {next(_numbers)}", F.coalesce(rejected, F.lit(0)).alias("rejected"))
+
+
+def warn_of_rejected(spark: SparkSession) -> None:
+    """Logs how many events were rejected, as micro-batches tell. Once a session."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Warning(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...
+
+        def onQueryIdle(self, event: Any) -> None: ...
+
+        def onQueryTerminated(self, event: Any) -> None: ...
+
+        def onQueryProgress(self, event: Any) -> None:
+            for name, metrics in event.progress.observedMetrics.items():
+                if name.startswith("sase ") and metrics["rejected"]:
+                    rejected = f"{metrics['rejected']:,}"
+                    text = "micro-batch %s: %s events were late or could not be read, and took no part"
+                    logging.getLogger("sase").warning(text, event.progress.batchId, rejected)
+
+    if spark in _warned:
+        return
+    _warned.add(spark)
+    warning = Warning()
+    spark.streams.addListener(warning)
+    if not hasattr(spark, "sparkContext"):
+        # Spark Connect keeps a process alive as long as it has a listener.
+        def leave() -> None:
+            threading.main_thread().join()
+            spark.streams.removeListener(warning)
+
+        threading.Thread(target=leave, name="sase-warning", daemon=True).start()
+
+
+_warned: WeakSet[SparkSession] = WeakSet()

@@ -1,0 +1,203 @@
+"""Sequence scan and construction on a stream: relevant events in, matches and rejected events out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, StructField, StructType
+
+from sase import __version__
+from sase.runtime import ssc
+from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels.encode import encode_pattern
+from sase.runtime.pattern import Outside, Pattern
+from sase.runtime.session import ANY_SIZE, BATCH_BYTES
+from sase.runtime.stream.bucket import StreamTask
+from sase.runtime.stream.cells import PACKED, packer, unpacked
+from sase.runtime.stream.rejected import counted, rejected_schema
+from sase.runtime.stream.spread import in_buckets
+from sase.runtime.stream.watch import Columns, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a query makes of a stream of events.
+
+    `packed` is a streaming DataFrame of PACKED rows: matches and rejected events of one pass. `matches` and `rejected`
+    take it, or one of its micro-batches, apart.
+    """
+
+    packed: DataFrame
+    found: StructType
+    shown: StructType
+    finish: Callable[[DataFrame], DataFrame]
+    task: StreamTask | None = None
+    """What a bucket is told; None where nothing is remembered."""
+    buckets: int = 0
+
+    def matches(self, packed: DataFrame | None = None) -> DataFrame:
+        return self.finish(unpacked(self.packed if packed is None else packed, "match", self.found))
+
+    def rejected(self, packed: DataFrame | None = None) -> DataFrame:
+        """Events that could not take part: the reason, the record if it could not be read, and the event."""
+        return unpacked(self.packed if packed is None else packed, "rejected", self.shown)
+
+
+def scan_and_construct(
+    events: DataFrame,
+    pattern: Pattern,
+    *,
+    by: Sequence[str],
+    order: str | None,
+    emit: Mapping[str, Sequence[str]],
+    shown: Sequence[str],
+    columns: Columns,
+    time_kind: Literal["timestamp", "integer"],
+    state: str,
+    options: Options,
+    finish: Callable[[DataFrame], DataFrame],
+    outside: Sequence[Outside] = (),
+    cross: Sequence[str] = (),
+) -> Stream:
+    """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
+
+    `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
+    refused.
+    """
+    encode_pattern(pattern)
+    task = StreamTask(
+        pattern=pattern,
+        by=tuple(by),
+        time=columns.time,
+        order=order,
+        states=columns.states,
+        emit=tuple((variable, tuple(names)) for variable, names in emit.items()),
+        batch_rows=65_536,
+        chunk_rows=0,
+        jit=os.environ.get("SASE_JIT") != "0",
+        cross=tuple(cross),
+        outside=tuple(outside),
+        limit=options.max_state_events_per_key,
+        shown=tuple(shown),
+    )
+    buckets = options.buckets if by else 1
+    _prepare(events.sparkSession, buckets)
+    events = events.drop(columns.clock)
+    schema = events.schema
+    packed = (
+        in_buckets(events, task, columns, buckets)
+        .mapInArrow(packer(events.columns, task.shown, columns, None), PACKED)
+        .groupBy("bucket")
+        .transformWithStateInPandas(
+            _processor(task, f"{state} in {buckets} buckets", time_kind),
+            outputStructType=PACKED,
+            outputMode="append",
+            timeMode="eventTime",
+        )
+    )
+
+    def struct(columns: Sequence[str]) -> StructType:
+        return StructType([StructField(name, schema[name].dataType) for name in columns])
+
+    found = StructType([StructField(variable, struct(columns)) for variable, columns in emit.items()])
+    for component in outside:
+        if component.columns:
+            found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
+    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets)
+
+
+def _prepare(spark: SparkSession, buckets: int) -> None:
+    """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
+
+    A micro-batch is committed with a log of what it has written, and not with all files of the store.
+    """
+    if find_spec("google") is None or find_spec("google.protobuf") is None:
+        raise SaseRunError("a stream with state needs the package protobuf: pip install protobuf")
+    if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
+        spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
+    for name, value in ((_CHANGELOG, "true"), (BATCH_BYTES, ANY_SIZE)):
+        spark.conf.set(name, spark.conf.get(name, value) or value)  # unless somebody has set it
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
+    if partitions > 4 * buckets:
+        logging.getLogger("sase").warning(
+            "spark.sql.shuffle.partitions is %s, and a new checkpoint would have as many state stores, for %s buckets "
+            "of keys: set it to the number of cores before the stream starts",
+            *(partitions, buckets),
+        )
+
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+
+
+def single_events(
+    events: DataFrame,
+    *,
+    variable: str,
+    emit: Sequence[str],
+    shown: Sequence[str],
+    columns: Columns,
+    finish: Callable[[DataFrame], DataFrame],
+) -> Stream:
+    """A pattern of one event: the event is the match, and nothing has to wait or be remembered."""
+    events = events.drop(columns.clock)
+    schema = events.schema
+    numbered = events.toDF(*map(str, range(len(events.columns))))
+    pack = packer(events.columns, tuple(shown), columns, (variable, tuple(emit)))
+    found = StructType([StructField(variable, StructType([schema[name] for name in emit]))])
+    return Stream(counted(numbered.mapInArrow(pack, PACKED)), found, rejected_schema(schema, shown), finish)
+
+
+def _processor(task: StreamTask, fingerprint: str, time_kind: str) -> StatefulProcessor:
+    """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    pickled, before, version = pickle.dumps(task), ssc.bootstrap, __version__
+
+    class Processor(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            self.events = handle.getValueState("events", "rows binary")
+            self.timer = handle.getValueState("timer", "at bigint")
+            self.worker: Any = None
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+            yield from self.step(key[0], rows, timerValues, False)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+            yield from self.step(key[0], (), timerValues, True)
+
+        def step(self, bucket: int, frames: Any, times: Any, expired: bool) -> Any:
+            import pickle
+            import socket
+
+            if self.worker is None:
+                if before is not None:
+                    before()
+                try:
+                    from sase.runtime.stream.worker import BucketWorker
+                except ModuleNotFoundError as error:
+                    if not (error.name or "").startswith("sase"):
+                        raise
+                    raise RuntimeError(
+                        f"sase {version} is not installed on this executor ({socket.gethostname()}): install it there "
+                        f"(pip install sase=={version}) or compile the job with --standalone"
+                    ) from error
+                self.worker = BucketWorker(pickle.loads(pickled), fingerprint, time_kind)
+            watermark = times.getCurrentWatermarkInMs()
+            yield from self.worker.step(self.handle, self.events, self.timer, bucket, frames, watermark, expired)
+
+        def close(self) -> None:
+            pass
+
+    return Processor()
