@@ -152,6 +152,59 @@ class Files:
         finally:
             stream.close()
 
+    @property
+    def are_known(self) -> bool:
+        return self._session is not None
+
+    def delete(self, location: str) -> None:
+        """Whatever is there, if anything."""
+        path, system = self._open(location)
+        system.delete(path, True)
+
+    def beside(self, location: str, what: str) -> str:
+        """A hidden place in the same folder, which no reader of that folder takes for data."""
+        path = self._open(self.qualified(location))[0]
+        return f"{path.getParent()}/.{path.getName()}.{what}"
+
+    def replace(self, target: str, finished: str) -> None:
+        """Puts `finished` in the place of whatever is there. What is there goes when nothing can fail any more."""
+        before = self.beside(target, "replaced")
+        if there := self.exists(target):
+            self.delete(before)
+            self.rename(target, before)
+        try:
+            self.rename(finished, target)
+        except Exception:
+            if there:
+                self.rename(before, target)
+            raise
+        self.delete(before)
+
+    def join(self, folder: str, target: str, head: str) -> None:
+        """One file of `head` and the parts that Spark has written to a folder, in their order."""
+        path, system = self._open(folder)
+        parts = sorted(
+            (str(name), status)
+            for status in system.listStatus(path)
+            if not (name := status.getPath().getName()).startswith(("_", "."))
+        )
+        system.setWriteChecksum(False)  # a file of the user has no .crc beside it
+        try:
+            joined = system.create(self._open(target)[0], True)
+        finally:
+            system.setWriteChecksum(True)
+        copy = self._jvm.org.apache.hadoop.io.IOUtils.copyBytes
+        try:
+            joined.write(bytearray(head, "utf-8"))
+            for _, part in parts:
+                stream = system.open(part.getPath())
+                try:
+                    copy(stream, joined, 1 << 20, False)
+                finally:
+                    stream.close()
+        finally:
+            joined.close()
+
     def rename(self, location: str, target: str) -> None:
         path, system = self._open(location)
         if not system.rename(path, self._open(target)[0]):
@@ -196,9 +249,9 @@ _FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson":
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 
 
-def format_of(name: str) -> str | None:
+def format_of(name: str, compressed: bool = True) -> str | None:
     stem, suffix = os.path.splitext(name.rstrip("/"))
-    if suffix in _COMPRESSIONS:
+    if compressed and suffix in _COMPRESSIONS:
         suffix = os.path.splitext(stem)[1]
     return _FORMATS.get(suffix.lower())
 
