@@ -20,9 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a table of its own; may be repeated",
     )
     parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
-    parser.add_argument("--out", metavar="PATH", help="where to write the matches (default: print some of them)")
     parser.add_argument(
-        "--out-format", choices=FORMATS, help="format of the matches (default: what --out ends with, else parquet)"
+        "--out",
+        metavar="PATH",
+        help="where to write the matches: one file if it ends with .csv or .json, else a folder; - is standard output "
+        "(default: print some of them)",
+    )
+    parser.add_argument(
+        "--out-format",
+        choices=FORMATS,
+        help="format of the matches (default: what --out ends with, else parquet; json for -)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
     parser.add_argument(

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache, reduce
-from typing import Literal
-from weakref import ref
+from typing import TYPE_CHECKING, Literal
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ByteType,
@@ -32,9 +27,11 @@ from pyspark.sql.types import (
     TimestampType,
     VarcharType,
 )
-from pyspark.sql.utils import is_remote
 
 from sase.runtime.errors import SaseRunError
+
+if TYPE_CHECKING:
+    from sase.runtime.io.tally import Tally
 
 Events = DataFrame | Mapping[str | None, DataFrame] | Sequence[tuple[str | None, DataFrame]]
 """One table with a type column; or tables by event type, where None stands for a table of several types."""
@@ -389,79 +386,3 @@ def _fits(actual: DataType, kind: DataType) -> bool:
                 return actual.scale <= kind.scale and actual.precision - actual.scale <= kind.precision - kind.scale
             return digits is not None and digits <= kind.precision - kind.scale
     return actual.simpleString() == kind.simpleString()
-
-
-# ---- what had to be left out --------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many events took part, and how many could not for want of a type, time or tie-breaker."""
-
-    relevant: int
-    without: Mapping[str, int]
-
-    @property
-    def ignored(self) -> str:
-        """What could not take part; empty if there is nothing."""
-        parts: list[str] = []
-        for what, count in self.without.items():
-            noun = "" if parts else " event" if count == 1 else " events"
-            parts += [f"{count:,}{noun} without a {what}"] if count else []
-        return ", ".join(parts)
-
-
-class Tally:
-    """Counts the events of one `check` while the first action reads them, without a pass of its own."""
-
-    def __init__(self) -> None:
-        self._observation = Observation()
-        self._watched: DataFrame | None = None
-        self._metrics: list[Column] = []
-
-    def watch(self, events: DataFrame, source: Source) -> DataFrame:
-        """The events that can take part. An event that lacks several values counts for the first of them."""
-        present: list[str] = []
-        self._watched, self._metrics = events, [F.expr("count(1) AS all")]
-        for column, what in source.required.items():
-            missing = " AND ".join([*present, f"{quoted(column)} IS NULL"])
-            self._metrics.append(F.expr(f"count_if({missing}) AS {quoted(what)}"))
-            present.append(f"{quoted(column)} IS NOT NULL")
-        return events.observe(self._observation, *self._metrics).where(" AND ".join(present))
-
-    def counts(self) -> Counts:
-        """The counts, once the first action is over. Waits for it."""
-        assert self._watched is not None, "no check() has been given this tally"
-        try:
-            return _counts(self._observation.get)
-        except Exception:
-            # Spark saw that there are no matches and dropped the rest of the plan: the events are counted on their own.
-            return _counts(self._watched.agg(*self._metrics).collect()[0].asDict())
-
-    def warn(self) -> None:
-        """Logs what was left out as soon as the first action is over."""
-        observation = self._observation
-        seen = _filled(observation.get, ref(observation)) if is_remote() else lambda: observation.get
-        threading.Thread(target=_warn, args=[seen], name="sase-tally", daemon=True).start()
-
-
-def _filled(numbers: Mapping[str, int], observation: ref[Observation]) -> Callable[[], Mapping[str, int]]:
-    """Spark waits for numbers. Spark Connect fills a mapping, as long as there is a DataFrame with the observation."""
-
-    def wait() -> Mapping[str, int]:
-        while not numbers and observation() is not None:
-            time.sleep(0.2)
-        return numbers
-
-    return wait
-
-
-def _warn(seen: Callable[[], Mapping[str, int]]) -> None:
-    with suppress(Exception):  # the session has ended, or there are no numbers
-        if ignored := _counts(seen()).ignored:
-            logging.getLogger("sase").warning("ignored: %s", ignored)
-
-
-def _counts(seen: Mapping[str, int]) -> Counts:
-    without = {what: seen[what] for what in ("time", "type", "tie-breaker") if what in seen}
-    return Counts(seen["all"] - sum(without.values()), without)

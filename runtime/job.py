@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import Source, Tally, check
-from sase.runtime.io import delta
+from sase.runtime.events import Source, check
 from sase.runtime.io.inputs import (
     Files,
     Input,
@@ -25,8 +24,9 @@ from sase.runtime.io.inputs import (
     read_events,
     specs,
 )
-from sase.runtime.io.output import format_to_write, save, show, there_already
+from sase.runtime.io.output import STDOUT, format_to_write, print_all, publish, show, there_already
 from sase.runtime.io.report import summary
+from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
 
 FindMatches = Callable[[DataFrame], DataFrame]
@@ -37,6 +37,7 @@ examples:
   {prog} --events events.parquet --out matches.parquet
   {prog} --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
   {prog} --events /data/day=3 --events store.readings --out matches.csv --overwrite
+  {prog} --events events.parquet --out - --out-format csv
 """
 
 
@@ -81,13 +82,15 @@ def run_job(
     with explained():
         spark = session(name, arguments.verbose)
         inputs = find_inputs(spark, given, source.types, arguments.format)
-        if arguments.out:
+        if writes := arguments.out not in (None, STDOUT):
             _protect(Files(spark), arguments.out, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally()
         matches = find_matches(check(read_events(spark, inputs, source), source, tally))
-        found = _write(matches, arguments) if arguments.out else show(matches, arguments.limit)
+        found = _deliver(matches, arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
+    if writes:
+        print(f"wrote {found:,} {'match' if found == 1 else 'matches'} to {arguments.out}", file=sys.stderr)
     if counts.ignored:
         print(f"ignored: {counts.ignored}", file=sys.stderr)
     return 0
@@ -105,12 +108,10 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
             raise SaseRunError(f"--out {out} would replace the events in {path}: choose another --out")
 
 
-def _write(matches: DataFrame, arguments: argparse.Namespace) -> int:
+def _deliver(matches: DataFrame, arguments: argparse.Namespace) -> int:
+    if arguments.out is None:
+        return show(matches, arguments.limit)
     format = format_to_write(arguments)
-    mode = "overwrite" if arguments.overwrite else "errorifexists"
-    if format == "delta" and delta.prepare(matches) and not arguments.overwrite:
-        # Spark lets a source in Python append or overwrite, and nothing else.
-        if delta.columns_of(matches.sparkSession, arguments.out) is not None:
-            raise there_already(arguments.out)
-        mode = "append"
-    return save(matches, arguments.out, format, mode)
+    if arguments.out == STDOUT:
+        return print_all(matches, format)
+    return publish(matches, arguments.out, format, arguments.overwrite)

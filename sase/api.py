@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -18,8 +18,6 @@ from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.languages.sase.front_end import read
-from sase.compiler.plan import physical
-from sase.compiler.plan.physical import AntiJoin, Select, Within
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 from sase.standalone import preamble
@@ -27,8 +25,8 @@ from sase.standalone import preamble
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sase.analysis.stages import Stage, Step
-    from sase.runtime.events import Events
+    from sase.analysis.stages import Stage
+    from sase.events import Events, Frames
     from sase.runtime.stream.ssc import Stream
 
 
@@ -46,23 +44,37 @@ class Query:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, events: Events, **options: Any) -> DataFrame:
-        """The matches, lazily. A mapping gives each event type its own table; the key None is a shared one.
+    def run(self, events: Events | None = None, **options: Any) -> DataFrame:
+        """The matches, lazily.
+
+        Events are a DataFrame of Spark or pandas, an Arrow table, a path, or the name of a table (default: what FROM
+        names). A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
         `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
         """
-        from sase.runtime.events import Tally, check, streaming
+        from sase.runtime.events import check, streaming
+        from sase.runtime.io.tally import Tally
 
-        if streaming(events):
-            return self.follow(events, **options).matches()
+        tables = self.tables(events)
+        if streaming(tables):
+            return self.follow(tables, **options).matches()
         if options:
             raise OptionError(f"{', '.join(options)}: these are options of a stream, and the events are none")
 
         tally = Tally()
-        checked = check(events, self.module.SOURCE, tally)
+        checked = check(tables, self.module.SOURCE, tally)
         tally.warn()
-        return remember(cast("DataFrame", self.module.find_matches(checked)), self, events)
+        return remember(cast("DataFrame", self.module.find_matches(checked)), self, tables)
+
+    def tables(self, events: Events | None = None) -> Frames:
+        """The events as DataFrames, each with its event type, or None for several."""
+        from sase.events import opened
+
+        given = self.compiled.query.stream if events is None else events
+        if given is None:
+            raise OptionError("there are no events: give them to run(), or name them with FROM in the query")
+        return opened(given, self.module.SOURCE)
 
     def follow(self, events: Events, **options: Any) -> Stream:
         """The query on a stream. `matches()` and `rejected()` are streaming DataFrames; `packed` is both in one, to be
@@ -78,7 +90,7 @@ class Query:
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
-        stream = cast("Stream", self.streaming.module.follow(events, StreamOptions(**options)))
+        stream = cast("Stream", self.streaming.module.follow(self.tables(events), StreamOptions(**options)))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -89,36 +101,18 @@ class Query:
             return self
         return Query(self._for_stream())
 
-    def analyze(self, events: Events) -> str:
+    def analyze(self, events: Events | None = None) -> str:
         """Runs the query and tells, step by step, how many events and sequences got through and what removed the
         rest. It reads the events several times: meant for "why is there no match?", not for production."""
         from sase.analysis.stages import table
 
         return table(self.stages(events))
 
-    def stages(self, events: Events) -> list[Stage]:
+    def stages(self, events: Events | None = None) -> list[Stage]:
         """What `analyze` tells, as data."""
-        from pyspark.sql import SparkSession
-
         from sase.analysis.stages import stages
 
-        plan = self.compiled.physical
-        fills = (*plan.fills, *(join.fill for join in plan.every(AntiJoin)))
-        steps = [step for each in plan.steps for step in self._counted(each)]
-        parts = {fill.variable: fill.parts for fill in fills}
-        return stages(self.module, events, parts, steps, SparkSession.active())
-
-    def _counted(self, step: physical.Step) -> Iterator[Step]:
-        """A step between the sequences and the result, as the stages of a run count it."""
-        job = self.module
-        match step:
-            case Within():
-                yield "window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)
-            case Select():
-                for condition in step.conditions:
-                    yield "selection", condition, _where(condition)
-            case AntiJoin():
-                yield "anti-join", f"no {step.variable}", getattr(job, step.function)
+        return stages(self, self.tables(events))
 
     @cached_property
     def module(self) -> ModuleType:
@@ -138,10 +132,10 @@ class Origin:
     """Where a DataFrame of matches comes from."""
 
     query: Query
-    events: Events
+    events: Frames
 
 
-def remember(matches: DataFrame, query: Query, events: Events) -> DataFrame:
+def remember(matches: DataFrame, query: Query, events: Frames) -> DataFrame:
     """Notes on the DataFrame itself where it comes from; what Spark derives from it does not inherit the note."""
     matches._sase_origin = Origin(query, events)  # type: ignore[attr-defined]
     return matches
@@ -151,15 +145,11 @@ def origin_of(matches: DataFrame) -> Origin | None:
     return cast("Origin | None", vars(matches).get("_sase_origin"))
 
 
-def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
-    return lambda matches, _: matches.where(condition)
-
-
 def compile(
     text: str | Parsed,
     catalog: Catalog | None = None,
     *,
-    events: DataFrame | Mapping[str | None, DataFrame] | None = None,
+    events: Events | None = None,
     parameters: Mapping[str, object] | None = None,
     statistics: Statistics | str | PathLike[str] | None = None,
     disable: Iterable[str] = (),
@@ -171,9 +161,9 @@ def compile(
     """Compiles a query: its text, or what a front end has read.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
-    `events` does. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes a job that carries the
-    runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase statistics` made, let
-    the optimiser choose by what the events are like; without them it goes by stated defaults.
+    `events` does, or that of what FROM names. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes
+    a job that carries the runtime inside, `stream` one for Structured Streaming. `statistics`, or the file that `sase
+    statistics` made, let the optimiser choose by what the events are like; without them it goes by stated defaults.
 
     How a query is evaluated never changes its answer: `disable` switches rules off by name, and the fields of
     `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
@@ -184,6 +174,7 @@ def compile(
     if parameters:
         catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
     if catalog.types is None:
+        events = parsed.stream if events is None else events
         if events is None:
             raise CatalogError(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
@@ -214,13 +205,15 @@ def chosen(strategy: Mapping[str, Any]) -> Strategy:
     return Strategy(**strategy)
 
 
-def columns_of(events: DataFrame | Mapping[str | None, DataFrame]) -> dict[str | None, dict[str, str]]:
+def columns_of(events: Events) -> dict[str | None, dict[str, str]]:
     """Column names and types, by event type; None stands for a table of all types."""
-    tables = events if isinstance(events, Mapping) else {None: events}
-    return {
-        name: {field.name: field.dataType.simpleString() for field in table.schema.fields}
-        for name, table in tables.items()
-    }
+    from sase.events import as_they_are
+
+    columns: dict[str | None, dict[str, str]] = {}
+    for name, table in as_they_are(events):
+        for field in table.schema.fields:
+            columns.setdefault(name, {}).setdefault(field.name, field.dataType.simpleString())
+    return columns
 
 
 def with_schema(catalog: Catalog, parsed: Parsed, columns: Mapping[str | None, Mapping[str, str]]) -> Catalog:

@@ -218,7 +218,7 @@ def test_a_standalone_job_needs_no_sase_anywhere(capsys: pytest.CaptureFixture[s
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "matches 7" in done.stderr
-    assert [path.name for path in cache.glob("*/sase/runtime/kernels/sequences.py")] == ["sequences.py"]
+    assert [path.name for path in cache.glob("*/*/sase/runtime/kernels/sequences.py")] == ["sequences.py"]
 
 
 def test_an_executor_without_sase_is_told_what_to_do(

@@ -49,10 +49,7 @@ def find_inputs(
 ) -> list[Input]:
     """What the arguments of --events name."""
     files = Files(spark)
-    found = [_find(spark, files, *split(files, spec, types), format) for spec in specs]
-    if any(each.format == "delta" for each in found):
-        delta.provide(spark)
-    return found
+    return [find(spark, *split(files, spec, types), format) for spec in specs]
 
 
 def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:
@@ -66,19 +63,23 @@ def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, 
     return name, location
 
 
-def _find(spark: SparkSession, files: Files, event_type: str | None, location: str, format: str | None) -> Input:
+def find(spark: SparkSession, event_type: str | None, location: str, format: str | None = None) -> Input:
+    """What is at a path, or under the name of a table."""
+    files = Files(spark)
     found = files.matching(location)
     if found:
-        paths = tuple(str(status.getPath()) for status in found)
-        format = format or files.format(location, found)
-        if format == "delta" and not files.exists(f"{location}/_delta_log"):
+        known = format or files.format(location, found)
+        if known == "delta" and not files.exists(f"{location}/_delta_log"):
             raise SaseRunError(f"{location} is not a Delta table: name each table with an --events of its own")
-        return Input(event_type, location, format, paths)
-    if is_table(spark, location):
-        return Input(event_type, location, "table")
-    if found is None and (known := format or format_of(location)):
-        return Input(event_type, location, known)
-    raise SaseRunError(f"there is no file and no table {location}")
+    elif is_table(spark, location):
+        known = "table"
+    elif found is None and (format or format_of(location)):
+        known = format or format_of(location) or ""
+    else:
+        raise SaseRunError(f"there is no file and no table {location}")
+    if known == "delta":
+        delta.provide(spark)
+    return Input(event_type, location, known, tuple(str(status.getPath()) for status in found or ()))
 
 
 def lies_in(path: str, folder: str) -> bool:
@@ -151,6 +152,59 @@ class Files:
         finally:
             stream.close()
 
+    @property
+    def are_known(self) -> bool:
+        return self._session is not None
+
+    def delete(self, location: str) -> None:
+        """Whatever is there, if anything."""
+        path, system = self._open(location)
+        system.delete(path, True)
+
+    def beside(self, location: str, what: str) -> str:
+        """A hidden place in the same folder, which no reader of that folder takes for data."""
+        path = self._open(self.qualified(location))[0]
+        return f"{path.getParent()}/.{path.getName()}.{what}"
+
+    def replace(self, target: str, finished: str) -> None:
+        """Puts `finished` in the place of whatever is there. What is there goes when nothing can fail any more."""
+        before = self.beside(target, "replaced")
+        if there := self.exists(target):
+            self.delete(before)
+            self.rename(target, before)
+        try:
+            self.rename(finished, target)
+        except Exception:
+            if there:
+                self.rename(before, target)
+            raise
+        self.delete(before)
+
+    def join(self, folder: str, target: str, head: str) -> None:
+        """One file of `head` and the parts that Spark has written to a folder, in their order."""
+        path, system = self._open(folder)
+        parts = sorted(
+            (str(name), status)
+            for status in system.listStatus(path)
+            if not (name := status.getPath().getName()).startswith(("_", "."))
+        )
+        system.setWriteChecksum(False)  # a file of the user has no .crc beside it
+        try:
+            joined = system.create(self._open(target)[0], True)
+        finally:
+            system.setWriteChecksum(True)
+        copy = self._jvm.org.apache.hadoop.io.IOUtils.copyBytes
+        try:
+            joined.write(bytearray(head, "utf-8"))
+            for _, part in parts:
+                stream = system.open(part.getPath())
+                try:
+                    copy(stream, joined, 1 << 20, False)
+                finally:
+                    stream.close()
+        finally:
+            joined.close()
+
     def rename(self, location: str, target: str) -> None:
         path, system = self._open(location)
         if not system.rename(path, self._open(target)[0]):
@@ -195,9 +249,9 @@ _FORMATS = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson":
 _COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".snappy", ".deflate")
 
 
-def format_of(name: str) -> str | None:
+def format_of(name: str, compressed: bool = True) -> str | None:
     stem, suffix = os.path.splitext(name.rstrip("/"))
-    if suffix in _COMPRESSIONS:
+    if compressed and suffix in _COMPRESSIONS:
         suffix = os.path.splitext(stem)[1]
     return _FORMATS.get(suffix.lower())
 
@@ -284,7 +338,7 @@ def read_columns(arguments: argparse.Namespace, types: Collection[str] = ()) -> 
     with explained():
         spark = session("sase", arguments.verbose)
         for each in find_inputs(spark, arguments.events, types, arguments.format):
-            for field in _inferred(spark, each).schema:
+            for field in inferred(spark, each).schema:
                 columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
     return columns
 
@@ -294,10 +348,11 @@ def read_as_is(arguments: argparse.Namespace, types: Collection[str] = ()) -> li
     with explained():
         spark = session("sase", arguments.verbose)
         inputs = find_inputs(spark, arguments.events, types, arguments.format)
-        return [(each.type, _inferred(spark, each)) for each in inputs]
+        return [(each.type, inferred(spark, each)) for each in inputs]
 
 
-def _inferred(spark: SparkSession, each: Input) -> DataFrame:
+def inferred(spark: SparkSession, each: Input) -> DataFrame:
+    """One table with the columns and types that the data itself has."""
     match each.format:
         case "table":
             return spark.table(each.location)

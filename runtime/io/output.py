@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Observation, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -23,26 +26,94 @@ from pyspark.sql.types import (
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted
 from sase.runtime.io import delta
-from sase.runtime.io.inputs import format_of
+from sase.runtime.io.inputs import Files, format_of
 from sase.runtime.io.report import table
+
+STDOUT = "-"
 
 
 def format_to_write(arguments: argparse.Namespace) -> str:
     """The format of the matches: what is asked for, or what --out ends with."""
-    return arguments.out_format or format_of(arguments.out or "") or "parquet"
+    fallback = "json" if arguments.out == STDOUT else "parquet"
+    return arguments.out_format or format_of(arguments.out or "") or fallback
 
 
-def save(matches: DataFrame, place: str, format: str, mode: str) -> int:
+def publish(matches: DataFrame, place: str, format: str, overwrite: bool) -> int:
+    """Writes the matches, whole or not at all, and returns how many there were.
+
+    They are written beside the place and moved there at the end, so what is there stays as it is until then. A name
+    that ends as those of CSV and JSON files do is one file; any other is a folder, as Spark writes it.
+    """
+    files = Files(matches.sparkSession)
+    if format == "delta":
+        # A commit at the end is Delta's own way. Spark lets a source in Python append or overwrite, and nothing else.
+        ours = delta.prepare(matches)
+        if ours and not overwrite and delta.columns_of(matches.sparkSession, place) is not None:
+            raise there_already(place)
+        return save(matches, place, format, "overwrite" if overwrite else "append" if ours else "errorifexists")
+    if not files.are_known:
+        return save(matches, place, format, "overwrite" if overwrite else "errorifexists")
+    unfinished, joined = files.beside(place, "unfinished"), files.beside(place, "joined")
+    alone = format in _TEXTS and format_of(place, compressed=False) in _TEXTS and not place.endswith("/")
+    try:
+        if not alone:
+            found = save(matches, unfinished, format, "overwrite")
+            files.replace(place, unfinished)
+            return found
+        found = save(matches, unfinished, format, "overwrite", header=False)
+        files.join(unfinished, joined, _head(matches) if format == "csv" else "")
+        files.replace(place, joined)
+        return found
+    finally:
+        files.delete(unfinished)
+        files.delete(joined)
+
+
+_TEXTS = ("csv", "json")
+
+
+def _head(matches: DataFrame) -> str:
+    """The first line of a CSV file, quoted as Spark quotes the others."""
+    return ",".join(_cell(name) for name, _ in _flat(matches)) + "\n"
+
+
+def _cell(name: str) -> str:
+    return '"' + name.replace('"', '\\"') + '"' if set(name) & set(' ,"\r\n') else name
+
+
+def print_all(matches: DataFrame, format: str) -> int:
+    """Prints every match as a line of CSV or JSON, however many there are: Spark keeps them on disk meanwhile."""
+    if format not in _TEXTS:
+        raise SaseRunError(f"{format} cannot be printed: add --out-format csv or json, or name a file with --out")
+    if format == "csv":
+        line = F.to_csv(F.struct(*(column.alias(name) for name, column in _flat(matches))))
+    else:
+        line = F.to_json(F.struct(*map(quoted, matches.columns)))
+    lines = matches.select(line.alias("line")).persist(StorageLevel.DISK_ONLY)
+    try:
+        found = lines.count()
+        sys.stdout.write(_head(matches) if format == "csv" else "")
+        for row in lines.toLocalIterator():
+            sys.stdout.write(f"{row.line}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    finally:
+        lines.unpersist()
+    return found
+
+
+def save(matches: DataFrame, place: str, format: str, mode: str, **options: Any) -> int:
     """Writes the matches and returns how many there were."""
     observation = Observation()
-    write(matches.observe(observation, F.count(F.lit(1)).alias("matches")), place, format, mode)
+    write(matches.observe(observation, F.count(F.lit(1)).alias("matches")), place, format, mode, **options)
     return _observed(observation)
 
 
 def write(matches: DataFrame, place: str, format: str, mode: str, **options: Any) -> None:
     if format == "csv":
         matches = matches.select([column.alias(name) for name, column in _flat(matches)])
-        options["header"] = True
+        options.setdefault("header", True)
     matches.write.options(**options).save(place, format, mode)
 
 

@@ -82,6 +82,8 @@ def run_stream(
     state: str | None,
 ) -> int:
     """Runs until interrupted, or, with --trigger available-now, until all that is there is processed."""
+    if arguments.out == output.STDOUT:
+        raise SaseRunError("--out - is not for streams: without --out, a stream prints its matches as they come")
     if arguments.out and not arguments.checkpoint:
         raise SaseRunError("--out needs --checkpoint DIR: without one, a restart would write matches twice")
     if arguments.overwrite:

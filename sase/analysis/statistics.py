@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from sase.api import Query, compile
@@ -13,7 +13,7 @@ from sase.compiler.plan.statistics import Statistics, predicate_key
 
 if TYPE_CHECKING:
     from sase.analysis.collect import Condition
-    from sase.runtime.events import Events
+    from sase.events import Events
 
 
 def statistics(
@@ -23,21 +23,12 @@ def statistics(
 ) -> Statistics:
     """Statistics of the events, in one Spark job: rates by type, distinct and frequent values, share of NULLs, and how
     selective the predicates of `queries` are. Give them to `compile`, or keep them with `save`."""
-    from pyspark.sql import DataFrame
-
     from sase.analysis.collect import collect
+    from sase.events import as_they_are
 
     catalog = catalog or Catalog()
-    match events:
-        case DataFrame():
-            tables: list[tuple[str | None, DataFrame]] = [(None, events)]
-        case Mapping():
-            tables = list(events.items())
-        case _:
-            tables = list(events)
-    compiled = [
-        query if isinstance(query, Query) else compile(query, catalog, events=dict(tables)) for query in queries
-    ]
+    tables = as_they_are(events)
+    compiled = [query if isinstance(query, Query) else compile(query, catalog, events=tables) for query in queries]
     conditions = {each.key: each for query in compiled for each in _conditions(query.compiled.query)}
     content = collect(
         tables,

@@ -17,7 +17,9 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError
+from sase.events import as_they_are
 from sase.notebook import names
+from sase.runtime.errors import SaseRunError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -195,6 +197,7 @@ def _frame(name: str, namespace: Mapping[str, Any]) -> DataFrame | None:
     spark = SparkSession.getActiveSession()
     if spark is None or not name:
         return None
-    with suppress(OptionError):
-        return names.events([name], [], namespace, spark)[None]
+    with suppress(OptionError, SaseRunError):
+        ((_, frame),) = as_they_are(names.events([name], [], namespace, spark))
+        return frame
     return None

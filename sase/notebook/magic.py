@@ -24,7 +24,9 @@ from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+    from sase.events import Frames
 
 T = TypeVar("T")
 
@@ -38,11 +40,15 @@ class SaseMagics(Magics):
         metavar="[TYPE=]EVENTS",
         action="append",
         default=[],
-        help="a DataFrame in a variable, or a table or view; TYPE=EVENTS where an event type has a table of its own "
-        "(default: what the query's FROM names)",
+        help="a DataFrame in a variable, a table or view, or a path; TYPE=EVENTS where an event type has a table of "
+        "its own (default: what the query's FROM names)",
     )
     @argument("--catalog", help="a TOML file, or a sase.Catalog in a variable (default: the columns of the events)")
-    @argument("--count", action="store_true", help="find and count all matches, and show the earliest")
+    @argument(
+        "--count",
+        action="store_true",
+        help="find and count all matches, and show the first by started_at, or by what RETURN lists",
+    )
     @argument("--explain", action="store_true", help="draw the pattern and the plan; run nothing")
     @argument("--analyze", action="store_true", help="run, and draw how much got through each step of the plan")
     @argument("--job", action="store_true", help="show the generated PySpark job; run nothing")
@@ -116,7 +122,7 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
 def follow(
     arguments: Namespace,
     query: Query,
-    events: dict[str | None, DataFrame],
+    events: Frames,
     namespace: dict[str, Any],
     screen: Screen,
     work: Callable[..., Any],
@@ -137,10 +143,10 @@ def follow(
     screen.show(work("looking", lambda: stream.so_far(name, spark)))
 
 
-def prepare(
-    arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession
-) -> tuple[Query, dict[str | None, DataFrame]]:
+def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession) -> tuple[Query, Frames]:
     """The query of a cell, and its events."""
+    from pyspark.sql import DataFrame
+
     parsed = read(text, f"{arguments.name}.sase")
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
     if arguments.max_delay is not None and not arguments.stream:
@@ -150,10 +156,10 @@ def prepare(
         raise OptionError("--stream goes on and on: --explain, --analyze, --count and --job are for events at rest")
     if not specs:
         raise OptionError(
-            "there are no events: add --events NAME, of a DataFrame or a table, or FROM NAME to the query"
+            "there are no events: add --events NAME, of a DataFrame, a table or a file, or FROM NAME to the query"
         )
-    events = names.events(specs, parsed.types, namespace, spark)
-    streaming = [frame.isStreaming for frame in events.values()]
+    given = names.events(specs, parsed.types, namespace, spark)
+    streaming = [isinstance(table, DataFrame) and table.isStreaming for table in given.values()]
     if arguments.stream and not all(streaming):
         raise OptionError("--stream needs events of spark.readStream, and these do not stream: leave it out")
     if any(streaming) and not arguments.stream:
@@ -161,10 +167,10 @@ def prepare(
     query = compile(
         parsed,
         names.catalog(arguments.catalog, namespace),
-        events=events,
+        events=given,
         parameters=names.parameters(parsed.parameters, namespace),
     )
-    return query, events
+    return query, query.tables(given)
 
 
 # ---- what is shown ------------------------------------------------------------------------------

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import OptionError, did_you_mean
+from sase.events import Table, is_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 def events(
     specs: Iterable[str], types: Collection[str], namespace: Mapping[str, Any], spark: SparkSession
-) -> dict[str | None, DataFrame]:
-    """The tables that --events names, by event type; None is a table of several types."""
-    tables: dict[str | None, DataFrame] = {}
+) -> dict[str | None, Table]:
+    """What --events names, by event type; None is a table of several types."""
+    tables: dict[str | None, Table] = {}
     for spec in specs:
         event_type = next((name for name in sorted(types, key=len, reverse=True) if spec.startswith(f"{name}=")), None)
         name = spec if event_type is None else spec.removeprefix(f"{event_type}=")
@@ -24,43 +25,27 @@ def events(
     return tables
 
 
-def _table(name: str, namespace: Mapping[str, Any], spark: SparkSession) -> DataFrame:
-    from pyspark.errors import ParseException
+def _table(name: str, namespace: Mapping[str, Any], spark: SparkSession) -> Table:
+    from sase.runtime.io import inputs
 
     if name in namespace:
-        return _frame(name, namespace[name], spark)
-    try:
-        if spark.catalog.tableExists(name):
-            return spark.table(name)
-    except ParseException:  # no name of a table at all
-        pass
+        if not is_frame(namespace[name]):
+            kind = type(namespace[name]).__name__
+            raise OptionError(f"{name} is a {kind}, and --events takes a DataFrame, a table, a view or a path")
+        return namespace[name]
+    if inputs.is_table(spark, name) or inputs.Files(spark).matching(name):
+        return name
     views = [table.name for table in spark.catalog.listTables()]
     known = [*data_frames(namespace), *views]
     raise OptionError(
-        f"there is no DataFrame, table or view {name!r}: {did_you_mean(name, known, 'there are') or 'there are none'}"
+        f"there is no DataFrame, table, view or file {name!r}: "
+        f"{did_you_mean(name, known, 'there are') or 'there are none'}"
     )
-
-
-def _frame(name: str, value: Any, spark: SparkSession) -> DataFrame:
-    import pandas
-    from pyspark.sql import DataFrame
-
-    match value:
-        case DataFrame():
-            return value
-        case pandas.DataFrame():
-            return spark.createDataFrame(value)
-        case _:
-            raise OptionError(f"{name} is a {type(value).__name__}, and --events takes a DataFrame, a table or a view")
 
 
 def data_frames(namespace: Mapping[str, Any]) -> list[str]:
     """The variables that may be given to --events. Of IPython's own, which start with an underscore, none."""
-    import pandas
-    from pyspark.sql import DataFrame
-
-    kinds = (DataFrame, pandas.DataFrame)
-    return [name for name, value in namespace.items() if isinstance(value, kinds) and not name.startswith("_")]
+    return [name for name, value in namespace.items() if is_frame(value) and not name.startswith("_")]
 
 
 def catalog(name: str | None, namespace: Mapping[str, Any]) -> Catalog | None:

@@ -17,7 +17,7 @@ from sase.pictures.timeline import timeline
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
-    from sase.runtime.events import Events
+    from sase.events import Events
 
 
 def report(query: Query, counted: Sequence[Stage] = (), events: Events | None = None) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from sase.api import Query
-    from sase.runtime.events import Events
+    from sase.events import Events
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
 
     bound = query.compiled.query
     keys = _keys(bound)
-    stage = check(events, query.module.SOURCE).withColumn(_LANE, _lane(bound, keys))
+    stage = check(query.tables(events), query.module.SOURCE).withColumn(_LANE, _lane(bound, keys))
     lanes, since, notes = _choose(bound, keys, stage, only, limits)
     shown = stage
     if keys:

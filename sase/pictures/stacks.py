@@ -12,7 +12,7 @@ from sase.pictures.picture import BLUE, GREY, INK, PALETTE, Chart, Picture
 
 if TYPE_CHECKING:
     from sase.api import Query
-    from sase.runtime.events import Events
+    from sase.events import Events
 
 EVENTS = 40
 
@@ -66,7 +66,7 @@ def _arrivals(query: Query, events: Events) -> list[Arrival]:
     from sase.runtime.events import check, quoted
 
     bound, physical, job = query.compiled.query, query.compiled.physical, query.module
-    relevant = job.relevant_events(check(events, job.SOURCE))
+    relevant = job.relevant_events(check(query.tables(events), job.SOURCE))
     keys = list(physical.kernel.keys) if physical.kernel else []
     states = F.col(quoted(physical.own("states")))
     fills = [states.bitwiseAND(F.lit(1 << at)).cast("boolean").alias(f"s{at}") for at in range(len(bound.positive))]

@@ -15,7 +15,7 @@ from sase.pictures.scene import Event, Limits, Run, Scene, scene
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sase.runtime.events import Events
+    from sase.events import Events
 
 LANES, EVENTS = 8, 400
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Counts, Source, Tally, check, expected, later, state_bits, ticks
+from sase.runtime.events import Source, check, expected, later, state_bits, ticks
+from sase.runtime.io.tally import Counts, Tally
 
 SOURCE = Source(
     time="ts",
@@ -338,6 +340,13 @@ def test_what_was_ignored_in_words(without: dict[str, int], text: str) -> None:
     assert Counts(0, without).ignored == text
 
 
+def wait_for(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(100):
+        if caplog.messages:
+            break
+        time.sleep(0.05)
+
+
 def test_a_warning_follows_the_first_action(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     tally = Tally()
     checked = check(gaps(spark), Source("ts", "type", None, "integer", {"A": {}}), tally)
@@ -345,10 +354,23 @@ def test_a_warning_follows_the_first_action(spark: SparkSession, caplog: pytest.
         tally.warn()
         assert not caplog.messages
         checked.collect()
-        for _ in range(100):
-            if caplog.messages:
-                break
-            time.sleep(0.05)
+        wait_for(caplog)
+    assert caplog.messages == ["ignored: 2 events without a time, 2 without a type"]
+
+
+def test_no_thread_waits_for_an_action_that_may_never_come(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, before, runs = Source("ts", "type", None, "integer", {"A": {}}), set(threading.enumerate()), 12
+    for _ in range(runs):
+        tally = Tally()
+        checked = check(gaps(spark), source, tally)
+        tally.warn()
+    started = set(threading.enumerate()) - before
+    assert len(started) < runs / 2, started  # py4j has some of its own, however many runs there are
+    with caplog.at_level(logging.WARNING, logger="sase"):
+        checked.where("ts > 1").collect()
+        wait_for(caplog)
     assert caplog.messages == ["ignored: 2 events without a time, 2 without a type"]
 
 

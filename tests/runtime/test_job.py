@@ -320,11 +320,60 @@ def test_matches_are_written_in_the_format_of_the_suffix(
     assert sorted(rows) == [(7, 3), (8, 1), (9, 2)]
 
 
-def test_csv_has_flat_names(run: Run, spark: SparkSession, parquet: Path, tmp_path: Path) -> None:
-    run("--events", parquet, "--out", tmp_path / "m.csv")
-    matches = spark.read.csv(str(tmp_path / "m.csv"), header=True)
-    assert matches.columns == ["x_id", "x_note", "started_at"]
-    assert sorted(map(tuple, matches.collect())) == [("7", None, "3"), ("8", "x", "1"), ("9", None, "2")]
+def test_csv_is_one_file_with_flat_names(run: Run, parquet: Path, tmp_path: Path) -> None:
+    err = run("--events", parquet, "--out", tmp_path / "m.csv")[1]
+    assert err.splitlines()[1] == f"wrote 3 matches to {tmp_path}/m.csv"
+    head, *lines = (tmp_path / "m.csv").read_text().splitlines()
+    assert head == "x_id,x_note,started_at"
+    assert sorted(lines) == ["7,,3", "8,x,1", "9,,2"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["events.parquet", "m.csv"]
+
+
+def test_a_header_is_quoted_as_spark_quotes(run: Run, spark: SparkSession, parquet: Path, tmp_path: Path) -> None:
+    names = ["a,b", 'c"d', " e "]
+    run("--events", parquet, "--out", tmp_path / "m.csv", find=lambda e: e.select("ts", "ts", "ts").toDF(*names))
+    assert spark.read.csv(str(tmp_path / "m.csv"), header=True).columns == names
+
+
+def test_json_is_one_file(run: Run, parquet: Path, tmp_path: Path) -> None:
+    run("--events", parquet, "--out", tmp_path / "m.jsonl", find=lambda events: find(events).where("started_at < 3"))
+    assert sorted((tmp_path / "m.jsonl").read_text().splitlines()) == [
+        '{"x":{"id":8,"note":"x"},"started_at":1}',
+        '{"x":{"id":9},"started_at":2}',
+    ]
+
+
+@pytest.mark.parametrize("name", ["m.csv/", "m"])
+def test_any_other_name_is_a_folder(run: Run, spark: SparkSession, parquet: Path, tmp_path: Path, name: str) -> None:
+    err = run("--events", parquet, "--out", f"{tmp_path}/{name}", "--out-format", "csv")[1]
+    assert err.splitlines()[1] == f"wrote 3 matches to {tmp_path}/{name}"
+    assert (tmp_path / name).is_dir()
+    assert spark.read.csv(str(tmp_path / name), header=True).count() == 3
+
+
+def test_no_match_is_a_file_with_a_header(run: Run, parquet: Path, tmp_path: Path) -> None:
+    err = run("--events", parquet, "--out", tmp_path / "m.csv", find=lambda events: find(events).where("id < 0"))[1]
+    assert err.splitlines()[1] == f"wrote 0 matches to {tmp_path}/m.csv"
+    assert (tmp_path / "m.csv").read_text() == "x_id,x_note,started_at\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "printed"),
+    [
+        ([], ['{"x":{"id":7},"started_at":3}', '{"x":{"id":8,"note":"x"},"started_at":1}']),
+        (["--out-format", "csv"], ["7,,3", "8,x,1", "x_id,x_note,started_at"]),
+    ],
+)
+def test_every_match_can_go_to_standard_output(run: Run, parquet: Path, options: list[str], printed: list[str]) -> None:
+    out, err = run("--events", parquet, "--out", "-", *options, find=lambda e: find(e.where("ts <> 2")))
+    assert sorted(out.splitlines()) == printed
+    assert re.fullmatch(r"events read 4 · relevant 3 · matches 2 · .*\n", err)
+
+
+def test_parquet_cannot_be_printed(fails: Callable[..., str], parquet: Path) -> None:
+    assert fails("--events", parquet, "--out", "-", "--out-format", "parquet") == (
+        "error: parquet cannot be printed: add --out-format csv or json, or name a file with --out\n"
+    )
 
 
 def test_flat_names_that_clash(fails: Callable[..., str], parquet: Path, tmp_path: Path) -> None:
@@ -355,6 +404,35 @@ def test_output_that_exists_is_refused_before_any_work(
     run("--events", parquet, "--out", out, "--overwrite")
     assert not (out / "precious").exists()
     assert spark.read.parquet(str(out)).count() == 3
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("name", "format"), [("m.csv", "csv"), ("m.jsonl", "json"), ("m.parquet", "parquet"), ("m", "csv"), ("m", "delta")]
+)
+def test_a_run_that_fails_leaves_everything_as_it_was(
+    run: Run, fails: Callable[..., str], parquet: Path, tmp_path: Path, name: str, format: str
+) -> None:
+    def failing(events: DataFrame) -> DataFrame:
+        return find(events).withColumn("late", F.expr("IF(started_at = 3, 1 / 0, 1)"))
+
+    place = tmp_path / "results"
+    given = ("--events", parquet, "--out", place / name, "--out-format", format)
+    fails(*given, find=failing)
+    if format != "delta":  # which has an empty table then
+        assert not place.exists() or list(place.iterdir()) == []
+    run(*given, "--overwrite")
+    before = content(place)
+    fails(*given, "--overwrite", find=failing)
+    after = content(place)
+    assert {file: after[file] for file in before} == before
+    # What a failed write leaves of Delta is not in its log: nobody reads it, and VACUUM finds it.
+    assert not [file for file in after.keys() - before.keys() if format != "delta" or "_delta_log" in file]
+    run(*given, "--overwrite", find=lambda events: find(events).where("started_at = 3"))
+    assert sorted(path.name for path in place.iterdir()) == [name]
 
 
 @pytest.mark.parametrize("out", ["events.parquet", "."])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from sase.compiler.core.errors import OptionError
 from sase.compiler.plan.logical import Negation, Plan
-from sase.compiler.plan.separate import separate
+from sase.compiler.plan.separate import is_exact, separate
 
 
 def negation_in_stacks(plan: Plan) -> Plan:
@@ -12,7 +12,7 @@ def negation_in_stacks(plan: Plan) -> Plan:
 
     The events are read once then, where an anti-join reads them again. May not touch a negated component that does not
     share the partition key: its events would have to be in every partition. Nor one with a predicate that does not come
-    apart.
+    apart, or not exactly.
     """
     if plan.strategy.negation == "anti-join":
         return plan
@@ -30,6 +30,9 @@ def why_not_in_stacks(negation: Negation, plan: Plan) -> str | None:
         if test.attribute(negation.variable) is None:
             return f"{negation.variable} is not part of the partition key {test}"
     for predicate in negation.predicates:
-        if separate(predicate) is None:
+        clauses = separate(predicate)
+        if clauses is None:
             return f"{predicate} does not come apart into terms of single events"
+        if not is_exact(clauses):
+            return f"{predicate} may overflow, and is left to Spark"
     return None
