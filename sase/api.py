@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -57,6 +58,7 @@ class Query:
         run fails and names the key, rather than run out of memory. Streaming events give a streaming DataFrame; see
         `follow` for its options.
         """
+        from sase.outlook import warning
         from sase.runtime.events import check, streaming
         from sase.runtime.io.tally import Tally
         from sase.runtime.ssc import Options
@@ -67,6 +69,8 @@ class Query:
         if stream:
             raise OptionError(f"{', '.join(stream)}: these are options of a stream, and the events are none")
 
+        if text := warning(self, lambda: tables):
+            logging.getLogger("sase").warning(text)
         tally = Tally()
         checked = check(tables, self.module.SOURCE, tally)
         tally.warn()

@@ -91,9 +91,10 @@ class Partition(Matcher):
             crowded &= (apart >= 0) & (apart < query.within)
         if crowded.any():
             where, remedy = ("lie in one window", "shorten") if query.prune else ("are kept without a window", "add")
+            events_of_key = f"{limit:,} event{'s' * (limit > 1)}{self.of_key(chunk, int(crowded.argmax()))}"
             raise SaseRunError(
-                f"more than {limit:,} event{'s' * (limit > 1)}{self.of_key(chunk, int(crowded.argmax()))} {where}: "
-                f"raise --max-window-events-per-key, {remedy} WITHIN, or keep such events out with a condition of their own"
+                f"more than {events_of_key} {where}: raise --max-window-events-per-key, {remedy} WITHIN, or keep such "
+                "events out with a condition of their own"
             )
 
     def _undecided(self, time: Ints, group: int) -> int:
