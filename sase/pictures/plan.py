@@ -43,14 +43,14 @@ def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], s
     """Top-down, as results leave; and what the lowest one reads."""
     after = iter([stage for stage in stages if stage.step in ("selection", "window", "anti-join")])
     done: dict[int, str] = {}
-    listed = operators(query.compiled.plan)
+    listed = operators(query.compiled.plan, query.compiled.physical.stream)
     # The run goes bottom-up, and a selection of several conditions is several stages.
     for at in reversed(range(len(listed))):
         name, details = listed[at]
         match name:
             case "Sequence scan":
                 pushed = [stage for stage in stages if stage.step == "scan"]
-                done[at] = " · ".join(f"{stage.left:,} {stage.what.removeprefix('instances of ')}" for stage in pushed)
+                done[at] = " · ".join(f"{stage.left:,} {stage.of}" for stage in pushed)
             case "Sequence construction":
                 done[at] = _total(stages, "sequences", "sequence", "sequences")
             case "Selection":
