@@ -68,7 +68,7 @@ class _Run:
     def __init__(self, query: Query, events: Events, spark: SparkSession) -> None:
         self.job, self.spark, self.events = query.module, spark, events
         self.bound, self.plan, self.physical = query.compiled.query, query.compiled.plan, query.compiled.physical
-        self.source: Source = self.job.SOURCE
+        self.source: Source = self.job.SOURCE.whole
         self.pattern: Pattern | None = getattr(self.job, "PATTERN", None)
         self.types = ", ".join(self.source.types)
 
