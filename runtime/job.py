@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
-from sase.runtime.arguments import add_arguments
+from sase.runtime.arguments import LIMIT, add_arguments, refuse_idle
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, check
+from sase.runtime.interrupt import interruptible
 from sase.runtime.io.inputs import (
     Files,
     Input,
@@ -57,7 +58,7 @@ def main(
     add_arguments(parser)
     arguments = parser.parse_args(argv)
     try:
-        run_job(find_matches, source, arguments, default_events, name=name)
+        interruptible(lambda: run_job(find_matches, source, arguments, default_events, name=name))
     except SaseRunError as error:
         if arguments.verbose:
             traceback.print_exc()
@@ -78,6 +79,7 @@ def run_job(
 ) -> int:
     """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
     started = time.perf_counter()
+    refuse_idle(arguments)
     given = specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose)
@@ -110,7 +112,7 @@ def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -
 
 def _deliver(matches: DataFrame, arguments: argparse.Namespace) -> int:
     if arguments.out is None:
-        return show(matches, arguments.limit)
+        return show(matches, arguments.limit or LIMIT)
     format = format_to_write(arguments)
     if arguments.out == STDOUT:
         return print_all(matches, format)

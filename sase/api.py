@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -53,6 +54,7 @@ class Query:
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
         `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
         """
+        from sase.outlook import warning
         from sase.runtime.events import check, streaming
         from sase.runtime.io.tally import Tally
 
@@ -62,6 +64,8 @@ class Query:
         if options:
             raise OptionError(f"{', '.join(options)}: these are options of a stream, and the events are none")
 
+        if text := warning(self, lambda: tables):
+            logging.getLogger("sase").warning(text)
         tally = Tally()
         checked = check(tables, self.module.SOURCE, tally)
         tally.warn()

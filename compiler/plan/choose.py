@@ -52,7 +52,12 @@ class Choices:
 
 
 def choose(
-    query: BoundQuery, strategy: Strategy, disable: frozenset[str] = frozenset(), statistics: Statistics | None = None
+    query: BoundQuery,
+    strategy: Strategy,
+    disable: frozenset[str] = frozenset(),
+    statistics: Statistics | None = None,
+    *,
+    stream: bool = False,
 ) -> Choices:
     strategy = replace(
         strategy,
@@ -60,7 +65,7 @@ def choose(
         bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
     )
     known = statistics or default_statistics(query)
-    plans = _possible(query, _strategies(query, strategy, disable), disable)
+    plans = _possible(query, _strategies(query, strategy, disable, stream), disable)
     choices = [_fitted(plan, known, statistics, disable) for plan in _distinct(plans)]
     chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)
     _check_forced(chosen.plan)
@@ -71,8 +76,9 @@ def choose(
 # ---- the plans ----------------------------------------------------------------------------------
 
 
-def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) -> Iterator[Strategy]:
-    """The simplest first, since it wins where costs are much the same."""
+def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str], stream: bool) -> Iterator[Strategy]:
+    """The simplest first, since it wins where costs are much the same. A stream has no anti-join to weigh: what cannot
+    go into the stacks is looked up there."""
     tests = [] if "partition_by_equivalence" in disable else partitioning(query)
     attributes = [test.positive[0][1] for test in tests]
     equivalences = [strategy.equivalence]
@@ -81,7 +87,8 @@ def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) 
         equivalences = ["composite", *(f"{way}:{name}" for way in ways for name in attributes), "selection"]
     elif strategy.equivalence in ("pais", "multi-pais") and tests:
         equivalences = [f"{strategy.equivalence}:{name}" for name in attributes]
-    negations = ["auto", "anti-join"] if strategy.negation == "auto" and query.negated else [strategy.negation]
+    has_choice = strategy.negation == "auto" and query.negated and not stream
+    negations = ["auto", "anti-join"] if has_choice else [strategy.negation]
     for equivalence, negation in product(equivalences, negations):
         yield replace(strategy, equivalence=equivalence, negation=negation)
 
