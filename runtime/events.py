@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Literal
@@ -44,7 +44,9 @@ FURTHEST = 8 * 10**18
 class Source:
     """Where an event has its type, time and tie-breaker, and the columns that the query reads of each event type.
 
-    `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not.
+    `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not. `where`
+    holds for every event that can take part, and is so plain that Spark need not read the files, or parts of files, in
+    which it holds nowhere. A stream, in which every event tells the time, does without.
     """
 
     time: str
@@ -52,6 +54,12 @@ class Source:
     order: str | None
     time_kind: Literal["timestamp", "integer"]
     types: Mapping[str, Mapping[str, str]]
+    where: str | None = None
+
+    @property
+    def whole(self) -> Source:
+        """All events of the query's types, whether they can take part or not."""
+        return replace(self, where=None)
 
     @property
     def required(self) -> dict[str, str]:
@@ -125,7 +133,7 @@ def unite(events: Events, source: Source, every: bool = False, keep: Sequence[st
         lambda left, right: left.unionByName(right, allowMissingColumns=True),
         (
             table.select(
-                source.type, {column: column.kind(tables) for column in columns if column.is_in(table)}, every, keep
+                source, {column: column.kind(tables) for column in columns if column.is_in(table)}, every, keep
             )
             for table in tables
         ),
@@ -243,8 +251,9 @@ class _Table:
         return None
 
     def select(
-        self, type_column: str, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
+        self, source: Source, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
     ) -> DataFrame:
+        type_column = source.type
         # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
         events, selected = self.frame, list[Column | str]()
         if not self.shared:
@@ -258,6 +267,10 @@ class _Table:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
+                if source.where and plain and all(self.spelling(name) == name for name in source.columns):
+                    # On the table's own columns: a filter on what is made of them would not reach the files.
+                    missing = " OR ".join(f"{quoted(name)} IS NULL" for name in source.required)
+                    events = events.where(f"({source.where}) OR {missing}")
         for column, kind in columns.items():
             declaring = [name for name in self.types if name in column.declared]
             partly = not column.required and len(declaring) < len(self.types)

@@ -82,6 +82,7 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
             "order": literal(query.order),
             "time_kind": literal(query.time_kind),
             "types": [(literal(name), wrapped(dict(columns), 8)) for name, columns in read.types.items()],
+            "where": literal(read.where) if read.where else None,
         },
         "constants": _constants(plan),
         "pattern": _pattern(kernel, query.within is not None) if kernel else None,

@@ -619,6 +619,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.spark
 def test_a_local_run_says_nothing_but_its_results(tmp_path: Path) -> None:
     script, events = written(tmp_path / "job.py", SCRIPT), written(tmp_path / "events.csv", CSV)
     done = subprocess.run([sys.executable, script, "--events", events], capture_output=True, text=True, cwd=tmp_path)

@@ -29,6 +29,7 @@ SOURCE = Source(
         "logout": {"at": "timestamp", "seq": "bigint", "user": "string"},
         "transfer": {"at": "timestamp", "seq": "bigint", "user": "string", "amount": "decimal(10,2)"},
     },
+    where="(kind = 'transfer' AND amount >= 1000.00) OR kind = 'login' OR kind = 'logout'",
 )
 
 WINDOW = 1_800_000_000  # 30 minutes, in microseconds

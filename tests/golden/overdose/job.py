@@ -23,6 +23,7 @@ SOURCE = Source(
     types={
         "MEDICINE-TAKEN": {"ts": "timestamp", "name": "string", "medicine": "string", "amount": "int"},
     },
+    where="type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
 )
 
 WINDOW = 14_400_000_000  # 4 hours, in microseconds

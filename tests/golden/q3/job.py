@@ -25,6 +25,7 @@ SOURCE = Source(
         "C": {"ts": "bigint", "attr1": "int", "attr2": "int"},
         "D": {"ts": "bigint", "attr1": "int", "attr2": "int", "attr4": "double"},
     },
+    where="(type = 'A' AND attr3 = '1') OR type = 'B' OR type = 'D' OR type = 'C'",
 )
 
 WINDOW = 6  # units of ts

@@ -20,6 +20,7 @@ SOURCE = Source(
     types={
         "SHELF-READING": {"ts": "timestamp", "id": "bigint", "shelf_id": "int", "category": "string"},
     },
+    where="type = 'SHELF-READING' AND category = 'food' AND shelf_id = 1",
 )
 
 
