@@ -32,6 +32,8 @@ class Family(Enum):
     ANY = auto()  # NULL, or not known here: Spark decides
 
 
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
+
 UNKNOWN = exp.DataType.build("unknown")
 BOOLEAN = exp.DataType.build("boolean")
 BIGINT = exp.DataType.build("bigint")
@@ -65,8 +67,17 @@ def is_integer(kind: exp.DataType) -> bool:
     return kind.this in _INTEGERS
 
 
+def largest_integer(kind: exp.DataType) -> int:
+    bits = {_T.TINYINT: 8, _T.SMALLINT: 16, _T.INT: 32, _T.BIGINT: 64}
+    return int(2 ** (bits[kind.this] - 1)) - 1
+
+
 def is_float(kind: exp.DataType) -> bool:
     return kind.this in _FLOATS
+
+
+def is_string(kind: exp.DataType) -> bool:
+    return kind.this in _STRINGS
 
 
 def type_sql(kind: exp.DataType) -> str:
@@ -124,11 +135,19 @@ def disjunction(parts: list[exp.Expr]) -> exp.Expr:
 
 
 def _connect(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
-    operands = [_operand(part) for part in parts]
-    result = operands[0]
-    for operand in operands[1:]:
-        result = kind(this=result, expression=operand)
-    return result
+    return balanced(kind, [_operand(part) for part in parts])
+
+
+def balanced(kind: type[exp.Connector], operands: list[exp.Expr]) -> exp.Expr:
+    """A chain of one connector as a flat tree, so that thousands of operands nest a dozen deep. It reads the same."""
+    if len(operands) == 1:
+        return operands[0]
+    half = len(operands) // 2
+    left, right = balanced(kind, operands[:half]), balanced(kind, operands[half:])
+    joined = kind(this=left, expression=right)
+    if "span" in left.meta and "span" in right.meta:
+        at(joined, span_of(left).to(span_of(right)))
+    return joined
 
 
 # ---- types --------------------------------------------------------------------------------------
@@ -169,6 +188,8 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return node.to
         case exp.Interval():
             return INTERVAL
+        case exp.Neg(this=exp.Literal(is_string=False)):
+            return _number_type(f"-{node.this.this}")  # for Spark, the sign is part of the number
         case exp.Neg():
             kind = infer(node.this, found)
             if family(kind) not in (Family.NUMBER, Family.INTERVAL, Family.ANY):
@@ -207,8 +228,8 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
         case exp.Is():
             infer(node.this, found)
             return BOOLEAN
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv():
-            return _arithmetic(node, found)
+        case exp.Binary() if isinstance(node, _ARITHMETIC):
+            return _chain(node, found)
         case exp.Case():
             return _case(node, found)
         case exp.Anonymous():
@@ -234,11 +255,14 @@ def check_condition(node: exp.Expr, found: list[Diagnostic]) -> None:
 
 
 def _number_type(text: str) -> exp.DataType:
-    if re.fullmatch(r"\d+", text):
-        return exp.DataType.build("int" if int(text) < 2**31 else "bigint" if int(text) < 2**63 else "decimal(38,0)")
+    digits = text.removeprefix("-")
+    if digits.isdecimal():
+        number = int(text)
+        kind = "int" if -(2**31) <= number < 2**31 else "bigint" if -(2**63) <= number < 2**63 else None
+        return exp.DataType.build(kind or f"decimal({len(digits.lstrip('0'))},0)")
     if "e" in text.lower():
         return DOUBLE
-    whole, _, fraction = text.partition(".")
+    whole, _, fraction = digits.partition(".")
     return exp.DataType.build(f"decimal({max(len(whole.lstrip('0')) + len(fraction), 1)},{len(fraction)})")
 
 
@@ -297,8 +321,18 @@ def _is_datetime(text: str) -> bool:
     return False
 
 
-def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
-    left, right = infer(node.left, found), infer(node.right, found)
+def _chain(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
+    """`a + b - c + …` nests to the left, as deep as it is long: from the inside out, without recursion."""
+    spine = [node]
+    while isinstance(spine[-1].left, _ARITHMETIC):
+        spine.append(spine[-1].left)
+    kind = infer(spine[-1].left, found)
+    for operation in reversed(spine):
+        kind = _arithmetic(operation, kind, infer(operation.right, found), found)
+    return kind
+
+
+def _arithmetic(node: exp.Binary, left: exp.DataType, right: exp.DataType, found: list[Diagnostic]) -> exp.DataType:
     families = (family(left), family(right))
     symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "intdiv": "DIV"}[node.key]
     match families:
@@ -307,7 +341,7 @@ def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
                 return DOUBLE if not (left.this in _DECIMALS or right.this in _DECIMALS) else UNKNOWN
             if isinstance(node, exp.IntDiv):
                 return BIGINT
-            return wider(left, right) or UNKNOWN
+            return comparison_type(left, right) or UNKNOWN
         case (Family.DATETIME, Family.DATETIME) if isinstance(node, exp.Sub):
             return INTERVAL
         case (Family.DATETIME, Family.INTERVAL) if isinstance(node, exp.Add | exp.Sub):
@@ -331,6 +365,15 @@ def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
         )
     )
     return UNKNOWN
+
+
+def comparison_type(left: exp.DataType, right: exp.DataType) -> exp.DataType | None:
+    """The type in which Spark compares and adds up the two; None where only Spark knows.
+
+    An integer and a float are doubles with ANSI and floats without.
+    """
+    mixed = {_T.FLOAT} < {left.this, right.this} and (is_integer(left) or is_integer(right))
+    return None if mixed else wider(left, right)
 
 
 def wider(left: exp.DataType, right: exp.DataType) -> exp.DataType | None:

@@ -4,23 +4,18 @@ from dataclasses import replace
 
 from sase.compiler.core.errors import OptionError
 from sase.compiler.plan.logical import Negation, Plan
-from sase.compiler.plan.separate import separate
+from sase.compiler.plan.separate import is_exact, separate
 
 
 def negation_in_stacks(plan: Plan) -> Plan:
     """Ships negated events to the kernel, which looks them up while it builds sequences (seed 004's neg_link).
 
-    May not touch a negated component that does not share the partition key: its events would have to be in every
-    partition. Nor one with a predicate that does not come apart. Nor a pattern of one positive component: there,
-    the anti-join needs no kernel at all.
+    The events are read once then, where an anti-join reads them again. May not touch a negated component that does not
+    share the partition key: its events would have to be in every partition. Nor one with a predicate that does not come
+    apart, or not exactly.
     """
-    strategy = plan.strategy.negation
-    if strategy == "anti-join" or (strategy == "auto" and len(plan.query.positive) == 1):
+    if plan.strategy.negation == "anti-join":
         return plan
-    return move_into_stacks(plan)
-
-
-def move_into_stacks(plan: Plan) -> Plan:
     reasons = {negation.variable: why_not_in_stacks(negation, plan) for negation in plan.negations}
     for variable, reason in reasons.items():
         if plan.strategy.negation == "stack" and reason:
@@ -35,6 +30,9 @@ def why_not_in_stacks(negation: Negation, plan: Plan) -> str | None:
         if test.attribute(negation.variable) is None:
             return f"{negation.variable} is not part of the partition key {test}"
     for predicate in negation.predicates:
-        if separate(predicate) is None:
+        clauses = separate(predicate)
+        if clauses is None:
             return f"{predicate} does not come apart into terms of single events"
+        if not is_exact(clauses):
+            return f"{predicate} may overflow, and is left to Spark"
     return None

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct, structs
+from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -23,6 +23,7 @@ SOURCE = Source(
     types={
         "MEDICINE-TAKEN": {"ts": "timestamp", "name": "string", "medicine": "string", "amount": "int"},
     },
+    where="type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
 )
 
 WINDOW = 14_400_000_000  # 4 hours, in microseconds
@@ -31,7 +32,7 @@ SLICE = 921_600_000_000  # 10 days 16 hours
 PATTERN = Pattern(
     positive=("x", "y"),
     where=(
-        (Compare("x", "amount", ">", "y", "_y_1"),),
+        (Compare("x", "_x_1", ">", "y", "_y_1"),),
     ),
     within=WINDOW,
 )
@@ -47,7 +48,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": "type = 'MEDICINE-TAKEN' AND amount IS NOT NULL AND name = 'John' AND medicine = 'Antibiotics'",
+        "x": "type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
         "y": "type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
     }
     events = events.withColumns({"_" + name: F.expr(condition) for name, condition in fills.items()})
@@ -57,7 +58,8 @@ def relevant_events(events: DataFrame) -> DataFrame:
         "name",
         "medicine",
         "amount",
-        F.expr("CASE WHEN _y THEN 1000 - CAST(amount AS BIGINT) END").alias("_y_1"),
+        F.expr("CASE WHEN _x THEN CASE WHEN NOT amount BETWEEN -1000000000 AND 1000000000 THEN 9223372036854775807 ELSE amount END END").alias("_x_1"),
+        F.expr("CASE WHEN _y THEN CASE WHEN NOT amount BETWEEN -1000000000 AND 1000000000 THEN -9223372036854775807 ELSE 1000 - CAST(amount AS BIGINT) END END").alias("_y_1"),
         ticks(events, "ts").alias("_time"),
         state_bits(fills).alias("_states"),
     ).where("_states <> 0")
@@ -77,7 +79,7 @@ def time_slices(events: DataFrame) -> DataFrame:
     )
 
 
-def sequences(events: DataFrame) -> DataFrame:
+def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
@@ -86,12 +88,21 @@ def sequences(events: DataFrame) -> DataFrame:
         order=None,
         states="_states",
         emit=EMIT,
+        options=options,
     )
     return (
         events.repartition("_slice")
         .sortWithinPartitions("_slice", "_time")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
+    )
+
+
+def select(matches: DataFrame) -> DataFrame:
+    """Selection: conditions on whole sequences."""
+    return (
+        matches
+        .where("(x.amount + y.amount) > 1000")
     )
 
 
@@ -105,12 +116,13 @@ def transform(matches: DataFrame) -> DataFrame:
     )
 
 
-def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
+def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
     relevant = time_slices(relevant)
-    matches = sequences(relevant)
+    matches = sequences(relevant, options)
+    matches = select(matches)
     return transform(matches)
 
 
