@@ -12,6 +12,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sase.compiler.core.bound import EquivalenceTest
 from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, quoted, unite
@@ -169,7 +170,9 @@ class _Run:
         what, why = "on the stack", ""
         if earlier:
             what += f": after {earlier[-1] if self.pattern.stacks else 'any event'}"
-            why = f"no {self.another(name, earlier)} follows{self.together(self.pattern.window_in_scan)}"
+            why = f"no {self.another(name, earlier)} follows"
+            tests = (*self.plan.scan.partition, *self.plan.scan.cross)
+            why += self.together(self.pattern.window_in_scan, tests)
         yield Stage("scan", name, what, unit, left, before - left, why)
 
     def construction(self, counters: Counters | None) -> Iterator[Stage]:
@@ -187,7 +190,8 @@ class _Run:
             if depth < len(names) - 1:
                 unit, left = "candidate", int(counters.visited[depth] + sum(counters.killed[k] for k in bounding))
                 why = f"no {self.another(names[depth], names[depth + 1 :])} comes before"
-                why += self.together(kernel.window_in_scan or kernel.window_in_construction)
+                windowed = kernel.window_in_scan or kernel.window_in_construction
+                why += self.together(windowed, self.plan.scan.partition)
                 yield Stage("construction", of, "candidates", unit, left, why=why)
             forbidding = [
                 (self.no(state.variable, state.interval), counters.killed[k]) for k, state in enumerate(kernel.negated)
@@ -206,11 +210,12 @@ class _Run:
         count = sum(self.kinds(other) == kinds for other in bound)
         return f"{_ORDINALS[count] if count < len(_ORDINALS) else 'further '}{' or '.join(kinds)} ({name})"
 
-    def together(self, window: bool) -> str:
-        """What makes events partners: the window, and the key."""
-        keys = " and ".join(str(test).strip("[]") for test in self.plan.scan.partition)
-        same = f", with the same {keys}" if keys else ""
-        return (f" {self.plan.window_text}" if window and self.bound.within else "") + same
+    def together(self, window: bool, tests: Sequence[EquivalenceTest]) -> str:
+        """What makes events partners: the window, and what they agree on."""
+        names = [str(test).strip("[]") for test in tests]
+        same = " and ".join(name if " = " in name else f"the same {name}" for name in names)
+        within = f" {self.plan.window_text}" if window and self.bound.within else ""
+        return within + (f", with {same}" if same else "")
 
     def no(self, name: str, interval: Interval) -> str:
         """`no n between x and z`; first or last, the window says where it begins or ends."""
