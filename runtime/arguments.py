@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Parquet, JSON lines, CSV or Delta, a directory of them, or a table; TYPE=EVENTS where an event type has "
         "a table of its own; may be repeated",
     )
-    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
+    add_format_arguments(parser)
     parser.add_argument(
         "--out",
         metavar="PATH",
@@ -33,9 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
     parser.add_argument(
+        "--late-out",
+        metavar="DIR",
+        help="where events go that cannot be read or take no part, as JSON (default: OUT-late, or some are printed)",
+    )
+    parser.add_argument("--strict", action="store_true", help="fail at the first event that cannot take part")
+    parser.add_argument(
         "--limit", metavar="N", type=positive, default=20, help="how many matches to print (default: %(default)s)"
     )
     parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
+
+
+def add_format_arguments(parser: argparse.ArgumentParser) -> None:
+    """How events are written."""
+    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
+    group = parser.add_argument_group("CSV")
+    group.add_argument("--delimiter", metavar="CHAR", default=",", help="between values (default: %(default)s)")
+    group.add_argument("--null", metavar="TEXT", default="", help="stands for NULL (default: nothing at all)")
+    group.add_argument("--header", metavar="NAME,…", help="the columns of files that do not begin with their names")
 
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +65,6 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far behind the latest event another one may arrive and still take part: '10 minutes', or a number "
         "in the units of an integer time (default: %(default)s)",
     )
-    group.add_argument("--late-out", metavar="DIR", help="where late and bad events go, as JSON (default: OUT-late)")
     group.add_argument(
         "--trigger",
         metavar="INTERVAL",

@@ -309,6 +309,8 @@ def _check_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _statistics_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -320,7 +322,7 @@ def _statistics_arguments(command: argparse.ArgumentParser) -> None:
         default=[],
         help="measure how selective the predicates of this query are, too; may be repeated",
     )
-    command.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     _catalog_arguments(command)
 
@@ -330,8 +332,10 @@ def _query_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     parser.add_argument("--events", metavar="[TYPE=]PATH", action="append", default=[], help=help)
-    parser.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(parser)
     parser.set_defaults(verbose=False)
 
 

@@ -30,6 +30,13 @@ from sase.runtime.io.inputs import Files, format_of
 from sase.runtime.io.report import table
 
 STDOUT = "-"
+SHOWN = 5
+"""How many rejected events are printed, where they are not written."""
+
+
+def late_place(out: str) -> str:
+    """Where rejected events go, unless somebody says."""
+    return f"{out.rstrip('/')}-late"
 
 
 def format_to_write(arguments: argparse.Namespace) -> str:
@@ -137,8 +144,8 @@ def _listed(schema: StructType) -> str:
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
 
 
-def there_already(place: str) -> SaseRunError:
-    return SaseRunError(f"{place} exists: add --overwrite to replace it, or choose another --out")
+def there_already(place: str, option: str = "--out") -> SaseRunError:
+    return SaseRunError(f"{place} exists: add --overwrite to replace it, or choose another {option}")
 
 
 def _flat(matches: DataFrame) -> list[tuple[str, Column]]:

@@ -56,7 +56,7 @@ def stages(
     checked = check(events, job.SOURCE, tally)
     filters = _events(checked, fills)
     counts = tally.counts()
-    bad = [Stage("events", f"without a {what}", counts.relevant, n) for what, n in counts.without.items() if n]
+    bad = [Stage("events", words, counts.relevant, n) for words, n in counts.flawed.items() if n]
     relevant = job.relevant_events(checked)
     copied = []
     if hasattr(job, "time_slices"):
