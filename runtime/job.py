@@ -26,13 +26,13 @@ from sase.runtime.io.inputs import (
     specs,
 )
 from sase.runtime.io.output import (
-    SHOWN,
     STDOUT,
     format_to_write,
     late_place,
     print_all,
     publish,
     show,
+    some_of,
     there_already,
 )
 from sase.runtime.io.report import summary
@@ -104,7 +104,7 @@ def run_job(
             publish(tally.rejected(), late, "json", arguments.overwrite)
         elif late and arguments.overwrite and files.are_known:
             files.delete(late)  # what an earlier run has rejected
-        shown = [] if late or not counts.rejected else tally.rejected().limit(SHOWN).toJSON().collect()
+        shown = [] if late or not counts.rejected else some_of(tally.rejected())
         strangers = tally.strangers(counts)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
     if out:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import linecache
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -18,8 +18,6 @@ from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.languages.sase.front_end import read
-from sase.compiler.plan import physical
-from sase.compiler.plan.physical import AntiJoin, Select, Within
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 from sase.standalone import preamble
@@ -27,7 +25,7 @@ from sase.standalone import preamble
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from sase.analysis.stages import Stage, Step
+    from sase.analysis.stages import Stage
     from sase.events import Events, Frames
     from sase.runtime.stream.ssc import Stream
 
@@ -112,27 +110,9 @@ class Query:
 
     def stages(self, events: Events | None = None) -> list[Stage]:
         """What `analyze` tells, as data."""
-        from pyspark.sql import SparkSession
-
         from sase.analysis.stages import stages
 
-        plan = self.compiled.physical
-        fills = (*plan.fills, *(join.fill for join in plan.every(AntiJoin)))
-        steps = [step for each in plan.steps for step in self._counted(each)]
-        parts = {fill.variable: fill.parts for fill in fills}
-        return stages(self.module, self.tables(events), parts, steps, SparkSession.active())
-
-    def _counted(self, step: physical.Step) -> Iterator[Step]:
-        """A step between the sequences and the result, as the stages of a run count it."""
-        job = self.module
-        match step:
-            case Within():
-                yield "window", self.compiled.plan.window_text, lambda matches, _: job.within(matches)
-            case Select():
-                for condition in step.conditions:
-                    yield "selection", condition, _where(condition)
-            case AntiJoin():
-                yield "anti-join", f"no {step.variable}", getattr(job, step.function)
+        return stages(self, self.tables(events))
 
     @cached_property
     def module(self) -> ModuleType:
@@ -163,10 +143,6 @@ def remember(matches: DataFrame, query: Query, events: Frames) -> DataFrame:
 
 def origin_of(matches: DataFrame) -> Origin | None:
     return cast("Origin | None", vars(matches).get("_sase_origin"))
-
-
-def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
-    return lambda matches, _: matches.where(condition)
 
 
 def compile(

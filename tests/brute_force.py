@@ -4,6 +4,9 @@ Every combination of events is tried and every rule of the semantics is one smal
 shares nothing with the compiler but the parser. The query is taken to be valid: finding errors is the compiler's work.
 
 Truth has three values: True, False and None, which is SQL's unknown. A condition selects only where it is True.
+
+Integers are as wide as their types. What does not fit wraps around, or with ANSI is an `Overflow`: then a query has no
+answer, where a match depends on it, and need not have one, where it only might (see `verdict`).
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
+from ctypes import c_float
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import partial
 from itertools import combinations, pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
@@ -28,24 +33,75 @@ from sase.compiler.languages.sase.syntax import Duration, Equivalence, Name, Que
 Truth = bool | None
 
 
-def evaluate(query_text: str, catalog: Catalog, events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The bag of results, one dict a match. An event is a dict from column to value, None where it is NULL."""
-    query = parse(query_text)
-    pattern = Pattern(query, catalog)
-    stream = [Event(row, catalog) for row in events]
-    stream = [event for event in stream if takes_part(event, catalog)]
+class Overflow(ArithmeticError):
+    """An integer does not fit into its type, and Spark would fail."""
 
+
+def evaluate(
+    query_text: str, catalog: Catalog, events: list[dict[str, Any]], ansi: bool = True
+) -> list[dict[str, Any]]:
+    """The bag of results, one dict per match. An event is a dict from column to value, None where it is NULL."""
+    query = parse(query_text)
+    pattern = Pattern(query, catalog, ansi)
+    stream = taking_part(events, catalog)
     results = []
     for matched in product(*(of_types(stream, component) for component in pattern.positive)):
         bound = {component.variable: event for component, event in zip(pattern.positive, matched, strict=True)}
         if (
             all(before(a, b) for a, b in pairwise(matched))
             and (pattern.within is None or elapsed(matched[0], matched[-1]) < pattern.within)
-            and all(pattern.truth(part, bound) is True for part in pattern.parts_of(None))
-            and not any(violated(pattern, negated, stream, bound) for negated in pattern.negated)
+            and all_hold(
+                *(partial(pattern.truth, part, bound) for part in pattern.parts_of(None)),
+                *(partial(nothing_violates, pattern, negated, stream, bound) for negated in pattern.negated),
+            )
         ):
             results.append(result(pattern, query, bound))
     return results
+
+
+def all_hold(*conditions: Callable[[], Truth]) -> bool:
+    """Are all of them true? An overflow is an answer only where none of the others is one."""
+    failed: Overflow | None = None
+    for condition in conditions:
+        try:
+            if condition() is not True:
+                return False
+        except Overflow as overflow:
+            failed = overflow
+    if failed is not None:
+        raise failed
+    return True
+
+
+class Verdict(NamedTuple):
+    matches: list[dict[str, Any]] | None
+    """None: there is no answer, since whether something is a match ends in an overflow."""
+    may_fail: bool
+    """Some expression overflows on some events. A plan that looks at them fails, and another one need not."""
+
+
+def verdict(query_text: str, catalog: Catalog, events: list[dict[str, Any]], ansi: bool) -> Verdict:
+    try:
+        matches = evaluate(query_text, catalog, events, ansi)
+    except Overflow:
+        return Verdict(None, True)
+    return Verdict(matches, overflows(Pattern(parse(query_text), catalog, ansi), taking_part(events, catalog)))
+
+
+def overflows(pattern: Pattern, stream: list[Event]) -> bool:
+    """Does any part of WHERE overflow on any events?"""
+    of = {component.variable: of_types(stream, component) for component in pattern.components}
+    nodes = [node for part in pattern.parts if not isinstance(part, Equivalence) for node in part.find_all(exp.Expr)]
+    for node in nodes:
+        if pattern.number_type(node) not in BITS:
+            continue
+        names = sorted({pattern.owner(column) for column in node.find_all(exp.Column)})
+        for chosen in product(*(of[name] for name in names)):
+            try:
+                pattern.value(node, dict(zip(names, chosen, strict=True)))
+            except Overflow:
+                return True
+    return False
 
 
 # ---- events -------------------------------------------------------------------------------------
@@ -75,6 +131,10 @@ def takes_part(event: Event, catalog: Catalog) -> bool:
     return event.time is not None and event.type is not None and (catalog.order is None or event.order is not None)
 
 
+def taking_part(rows: list[dict[str, Any]], catalog: Catalog) -> list[Event]:
+    return [event for event in (Event(row, catalog) for row in rows) if takes_part(event, catalog)]
+
+
 def before(a: Event, b: Event) -> bool:
     """Strictly smaller in (time, tie-breaker); without a tie-breaker, events at one time are simultaneous."""
     if a.time != b.time or a.order is None:
@@ -102,12 +162,10 @@ def of_types(stream: list[Event], component: Component) -> list[Event]:
     return [event for event in stream if event.type in component.types]
 
 
-def violated(pattern: Pattern, negated: Component, stream: list[Event], bound: dict[str, Event]) -> bool:
-    """Does an event of the negated component, satisfying its P-, stand where none may?"""
-    return any(
-        in_forbidden_place(pattern, negated, event, bound) and satisfies_p_minus(pattern, negated, event, bound)
-        for event in of_types(stream, negated)
-    )
+def nothing_violates(pattern: Pattern, negated: Component, stream: list[Event], bound: dict[str, Event]) -> bool:
+    """Does no event of the negated component, satisfying its P-, stand where none may?"""
+    placed = [event for event in of_types(stream, negated) if in_forbidden_place(pattern, negated, event, bound)]
+    return all_hold(*(partial(fails_p_minus, pattern, negated, event, bound) for event in placed))
 
 
 def in_forbidden_place(pattern: Pattern, negated: Component, event: Event, bound: dict[str, Event]) -> bool:
@@ -122,16 +180,17 @@ def in_forbidden_place(pattern: Pattern, negated: Component, event: Event, bound
     return before(last, event) and elapsed(first, event) < pattern.within
 
 
-def satisfies_p_minus(pattern: Pattern, negated: Component, event: Event, bound: dict[str, Event]) -> bool:
+def fails_p_minus(pattern: Pattern, negated: Component, event: Event, bound: dict[str, Event]) -> bool:
     with_it = {**bound, negated.variable: event}
-    return all(pattern.truth(part, with_it) is True for part in pattern.parts_of(negated))
+    return not all_hold(*(partial(pattern.truth, part, with_it) for part in pattern.parts_of(negated)))
 
 
 class Pattern:
     """The clauses of a query, with names and parameters looked up."""
 
-    def __init__(self, query: Query, catalog: Catalog) -> None:
+    def __init__(self, query: Query, catalog: Catalog, ansi: bool) -> None:
         self.catalog = catalog
+        self.ansi = ansi
         self.components = named(query)
         self.positive = [component for component in self.components if not component.negated]
         self.negated = [component for component in self.components if component.negated]
@@ -174,9 +233,11 @@ class Pattern:
             case exp.Paren():
                 return self.truth(condition.this, bound)
             case exp.And():
-                return all_of(self.truth(condition.this, bound), self.truth(condition.expression, bound))
+                left = self.truth(condition.this, bound)
+                return False if left is False else all_of(left, self.truth(condition.expression, bound))
             case exp.Or():
-                return any_of(self.truth(condition.this, bound), self.truth(condition.expression, bound))
+                left = self.truth(condition.this, bound)
+                return True if left is True else any_of(left, self.truth(condition.expression, bound))
             case exp.Not() if not condition.meta.get("comparison"):  # NOT IN, NOT LIKE, … are one comparison
                 return opposite(self.truth(condition.this, bound))
             case Equivalence():
@@ -231,37 +292,90 @@ class Pattern:
             case exp.Is():
                 return of(node.this) is None
             case exp.In():
-                return any_of(*(equal(of(node.this), of(option)) for option in node.expressions))
+                subject, *options = self.in_one_type(node.this, *node.expressions, bound=bound)
+                return any_of(*(equal(subject, option) for option in options))
             case exp.Between():
-                subject = of(node.this)
-                return all_of(
-                    compare(of(node.args["low"]), subject, lambda order: order <= 0),
-                    compare(subject, of(node.args["high"]), lambda order: order <= 0),
-                )
+                low, subject = self.in_one_type(node.args["low"], node.this, bound=bound)
+                above = compare(low, subject, lambda order: order <= 0)
+                subject, high = self.in_one_type(node.this, node.args["high"], bound=bound)
+                return all_of(above, compare(subject, high, lambda order: order <= 0))
             case exp.Like():
                 return like(of(node.this), of(node.expression))
             case exp.Case():
-                return self.case(node, of)
+                return self.case(node, bound)
             case exp.Cast():
                 return cast(of(node.this), node.to.sql("spark").lower())
             case exp.Anonymous():
-                return FUNCTIONS[node.this.lower()](*(of(argument) for argument in node.expressions))
+                result = FUNCTIONS[node.this.lower()](*(of(argument) for argument in node.expressions))
+                return self.fitting(result, node)
             case exp.Neg():
                 operand = of(node.this)
-                return None if operand is None else -operand
+                return None if operand is None else self.fitting(-operand, node)
             case exp.Binary() if type(node) in COMPARISONS:
-                return compare(of(node.this), of(node.expression), COMPARISONS[type(node)])
+                return compare(*self.in_one_type(node.this, node.expression, bound=bound), COMPARISONS[type(node)])
             case exp.Binary():
-                return arithmetic(ARITHMETIC[type(node)], of(node.this), of(node.expression))
+                result = arithmetic(ARITHMETIC[type(node)], of(node.this), of(node.expression))
+                return self.fitting(result, node)
         raise NotImplementedError(repr(node))
 
-    def case(self, node: exp.Case, of: Callable[[exp.Expr], Any]) -> Any:
+    def case(self, node: exp.Case, bound: dict[str, Event]) -> Any:
         for branch in node.args["ifs"]:
-            holds = of(branch.this) if node.this is None else equal(of(node.this), of(branch.this))
+            if node.this is None:
+                holds = self.value(branch.this, bound)
+            else:
+                holds = equal(*self.in_one_type(node.this, branch.this, bound=bound))
             if holds is True:
-                return of(branch.args["true"])
+                return self.value(branch.args["true"], bound)
         default = node.args.get("default")
-        return None if default is None else of(default)
+        return None if default is None else self.value(default, bound)
+
+    # -- types of numbers
+
+    def number_type(self, node: exp.Expr) -> str | None:
+        """The type that Spark gives a number, one of NUMBER_TYPES; None if it is none, or a NULL."""
+        match node:
+            case exp.Column():
+                component = next(c for c in self.components if c.variable == self.owner(node))
+                assert self.catalog.types is not None
+                types = [self.catalog.types[name] for name in component.types]
+                kinds = [kind for each in types for name, kind in each.items() if name.lower() == node.name.lower()]
+                return widest([kind.split("(")[0] for kind in kinds])
+            case exp.Literal() if not node.is_string:
+                return type_of_number(number(node.this))
+            case exp.Neg(this=exp.Literal() as literal) if not literal.is_string:
+                return type_of_number(-number(literal.this))
+            case Parameter():
+                return type_of_number(self.catalog.parameters[node.this.name])
+            case exp.Paren() | exp.Neg():
+                return self.number_type(node.this)
+            case exp.Cast():
+                return widest([node.to.sql("spark").lower().split("(")[0]])
+            case exp.IntDiv():
+                return "bigint"
+            case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod():
+                return widest([self.number_type(node.this), self.number_type(node.expression)], self.ansi)
+            case exp.Case():
+                results = [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default")]
+                return widest([self.number_type(result) for result in results if result is not None], self.ansi)
+            case exp.Anonymous():
+                arguments = [self.number_type(argument) for argument in node.expressions]
+                return "int" if node.this.lower() == "length" else widest(arguments, self.ansi)
+        return None
+
+    def in_one_type(self, *nodes: exp.Expr, bound: dict[str, Event]) -> list[Any]:
+        """Values that are compared, in the type in which Spark does it: floats beside other numbers lose digits."""
+        kind = widest([self.number_type(node) for node in nodes], self.ansi)
+        return [rounded(self.value(node, bound), kind) for node in nodes]
+
+    def fitting(self, value: Any, node: exp.Expr) -> Any:
+        """A number in the width of its type."""
+        kind = self.number_type(node)
+        bits = BITS.get(kind or "")
+        if bits is None or not isinstance(value, int):
+            return rounded(value, kind)
+        if self.ansi and not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise Overflow(f"{value} in {bits} bits")
+        return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
 def named(query: Query) -> list[Component]:
@@ -461,6 +575,36 @@ def number(text: str) -> int | float | Decimal:
     if text.isdigit():
         return int(text)
     return float(text) if "e" in text.lower() else Decimal(text)
+
+
+NUMBER_TYPES = ("tinyint", "smallint", "int", "bigint", "decimal", "float", "double")
+BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+
+
+def type_of_number(value: Any) -> str | None:
+    match value:
+        case bool() | str():
+            return None
+        case int():
+            return "int" if -(2**31) <= value < 2**31 else "bigint" if -(2**63) <= value < 2**63 else "decimal"
+        case float():
+            return "double"
+        case _:
+            return "decimal"
+
+
+def widest(kinds: list[str | None], ansi: bool = True) -> str | None:
+    """The type in which Spark brings numbers together: with ANSI, a float and something else is a double."""
+    known = {kind for kind in kinds if kind in NUMBER_TYPES}
+    if "float" in known and len(known) > 1 and (ansi or "decimal" in known):
+        return "double"
+    return max(known, key=NUMBER_TYPES.index, default=None)
+
+
+def rounded(value: Any, kind: str | None) -> Any:
+    if kind not in ("float", "double") or isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return value
+    return c_float(value).value if kind == "float" else float(value)
 
 
 def remainder(a: Any, b: Any) -> Any:

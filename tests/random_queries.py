@@ -346,6 +346,70 @@ def _literal(value: Any) -> str:
             return f"{value}"
 
 
+# ---- numbers that do not fit --------------------------------------------------------------------
+
+# The ends of every type, and the first integers that a float and a double do not have.
+NUMBERS_AT_THE_END: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "t": ("tinyint", (0, 1, -1, 60, 2**7 - 1, -(2**7), None)),
+    "s": ("smallint", (0, 1, -2, 2**15 - 1, -(2**15), None)),
+    "i": ("int", (0, 1, -2, 2**24 + 1, 2**30, 2**31 - 1, -(2**31), None)),
+    "l": ("bigint", (0, 1, -2, 2**31, 2**53 + 1, 2**62, 2**63 - 1, -(2**63), None)),
+    "f": ("float", (0.0, 1.5, 2.0**24, -(2.0**31), None)),
+    "d": ("double", (0.0, 1.5, 2.0**53, 2.0**63, None)),
+}
+KINDS_AT_THE_END = {name: kind for name, (kind, _) in NUMBERS_AT_THE_END.items()}
+WHOLE = ("t", "s", "i", "l")
+CONSTANTS = (0, 2, -3, 100, 1000, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63))
+
+
+@st.composite
+def cases_at_the_end(draw: st.DrawFn) -> Case:
+    """Sums and differences of two events, either one first, and comparisons across types of numbers."""
+    schema = Catalog(types={name: {"ts": "bigint", "id": "bigint", **KINDS_AT_THE_END} for name in "ABC"})
+    negated = draw(st.sampled_from(["", "", "!(C n)"]))
+    components = ["A x", "B y"]
+    if negated:
+        components.insert(draw(st.sampled_from([0, 1, 2])), negated)
+    variables = [("x", "y")] if not negated else [("x", "y"), ("x", "n"), ("y", "n")]
+    parts = draw(st.lists(st.sampled_from(variables).flatmap(lambda pair: _sum_of_two(*pair)), min_size=1, max_size=2))
+    if draw(st.booleans()):
+        parts.insert(0, "[id]")
+    query = f"EVENT SEQ({', '.join(components)})\nWHERE {' AND '.join(parts)}\nWITHIN 9"
+    values: dict[str, st.SearchStrategy[Any]] = {"id": st.sampled_from([1, 1, 2])}
+    values |= {name: st.sampled_from([*values, *values[:3]]) for name, (_, values) in NUMBERS_AT_THE_END.items()}
+    events = [
+        {"type": name, "ts": ts, **draw(st.fixed_dictionaries(values))}
+        for ts, name in enumerate(("C", "A", "A", "C", "B", "B", "C"))
+    ]
+    return Case(query, schema, events)
+
+
+@st.composite
+def _sum_of_two(draw: st.DrawFn, one: str, other: str) -> str:
+    one, other = draw(st.permutations([one, other]))
+    a, c = (f"{one}.{name}" for name in draw(st.tuples(*[st.sampled_from(WHOLE)] * 2)))
+    b, e = (f"{other}.{name}" for name in draw(st.tuples(*[st.sampled_from(WHOLE)] * 2)))
+    u, v, w = (f"{variable}.{draw(st.sampled_from(list(NUMBERS_AT_THE_END)))}" for variable in (one, other, other))
+    constant = draw(st.sampled_from(CONSTANTS))
+    op = draw(st.sampled_from(["=", "<", "<=", ">", ">=", "!="]))
+    forms = [
+        *[f"{a} + {b} {op} {constant}", f"{a} - {b} {op} {constant}"] * 2,
+        f"{constant} {op} {a} - {b}",
+        f"{a} {op} {b} + {constant}",
+        f"{a} + {b} - {c} {op} {constant}",
+        f"{a} - {b} {op} {e} + {constant}",
+        f"-({a} + {b}) {op} {c}",
+        f"CAST({a} AS bigint) + {b} {op} {constant}",
+        f"({a} + {b} {op} {constant} OR {c} = {e})",
+        f"NOT ({a} - {b} {op} {constant} AND {c} <= {e})",
+        f"{a} + {b} BETWEEN 0 AND {constant}",
+        f"{u} {op} {v}",
+        f"{u} IN ({v}, {w})",
+        f"{u} BETWEEN {v} AND {w}",
+    ]
+    return draw(st.sampled_from(forms))
+
+
 # ---- RETURN -------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -30,40 +34,139 @@ EVENTS = [
 
 
 def test_every_step_tells_what_it_removed(spark: SparkSession) -> None:
-    events = spark.createDataFrame(EVENTS, "type string, ts bigint, id bigint, v int")
+    lost = [("A", None, 1, 2), (None, 1, 1, 2)]
+    events = spark.createDataFrame([*EVENTS, *lost], "type string, ts bigint, id bigint, v int")
     shown = sase.compile(QUERY, CATALOG, slice="off").analyze(events)
     assert [" ".join(line.split()) for line in shown.splitlines()] == [
-        "events of the query's types 15",
-        "filter x type = 'A' 7",
+        "events read 18 events",
+        "with a type 17 -1",
+        "with a time 16 -1",
+        "of type A, B, C 15 -1",
+        "!n type = 'B' 1 event",
+        "id IS NOT NULL 1",
+        "x type = 'A' 7 events",
         "v IS NOT NULL 7",
         "id IS NOT NULL 6 -1",
         "v > 1 5 -1",
-        "filter z type = 'C' 7",
+        "on the stack 5",
+        "z type = 'C' 7 events",
         "v IS NOT NULL 7",
         "id IS NOT NULL 6 -1",
-        "filter n type = 'B' 1",
-        "id IS NOT NULL 1",
-        "scan instances of x 5",
-        "instances of z 4",
-        "construction candidates of x 3",
-        "removed by x.v < z.v -1",
-        "killed by n -1",
-        "sequences sequences built 2",
-        "selection abs(x.v - z.v) < 5 1 -1",
-        "result matches 1",
+        "on the stack: after x 4 -2",
+        "x → z candidates 4 candidates",
+        "no n between x and z 3 -1",
+        "x.v < z.v 2 -1",
+        "sequences 2 sequences",
+        "abs(x.v - z.v) < 5 1 -1",
+        "matches 1 match",
+        "",
+        "1 match: of 4 candidates x → z, 1 has n between x and z, 1 fails x.v < z.v and 1 fails abs(x.v - z.v) < 5.",
     ]
 
 
-@pytest.mark.parametrize("strategy", [{"disable": NAMES}, {"negation": "anti-join"}, {"slice": 20}])
-def test_the_last_line_is_the_number_of_matches_under_any_plan(
-    spark: SparkSession, strategy: dict[str, object]
+STRATEGIES: list[dict[str, Any]] = [
+    {},
+    {"disable": NAMES},
+    {"negation": "anti-join", "negation_place": "before"},
+    {"construction": "basic"},
+    {"slice": 20},
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        QUERY,
+        "EVENT A x WHERE x.v > 1",
+        "EVENT SEQ(A x, !(B n)) WHERE [id] WITHIN 10",
+        "EVENT SEQ(!(B m), A x, B y, !(A n), C z) WHERE x.v + z.v < 9 AND n.v < z.v WITHIN 10",
+        "EVENT SEQ(A x, C y, C z, !(B n)) WHERE x.v < y.v AND (y.v < z.v OR x.v = z.v) WITHIN 10",
+    ],
+)
+def test_the_stages_of_any_plan_add_up_to_the_matches(spark: SparkSession, text: str) -> None:
+    """What a stage leaves is what the one before left, less what it removed; and the last leaves the answer."""
+    rng = random.Random(7)
+    rows = [(rng.choice("ABCD"), at // 2, rng.choice([1, 2, None]), rng.randrange(6)) for at in range(90)]
+    events = spark.createDataFrame(rows, "type string, ts bigint, id bigint, v int")
+    matches = sase.compile(text, CATALOG).run(events).count()
+    assert matches
+    for strategy in STRATEGIES if "C z" in text else STRATEGIES[:-1]:  # one event alone is not cut by time
+        counted = sase.compile(text, CATALOG, **strategy).stages(events)
+        assert (counted[0].what, counted[0].left) == ("read", 90)
+        assert (counted[-1].unit, counted[-1].left) == ("match", matches), strategy
+        for before, stage in pairwise(counted):
+            assert stage.removed is None or (stage.removed >= 0 and stage.left == before.left - stage.removed), strategy
+            assert stage.removed is None or stage.of == before.of or stage.step == "sequences", (strategy, stage)
+
+
+LOGINS = sase.Catalog(
+    types={name: {"ts": "timestamp", "user": "string", "n": "int"} for name in ("login_failed", "login", "logout")}
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "events", "sentence"),
+    [
+        ("login_failed a, login_failed b, login_failed c", "f0 f5", "No match: 1 event for b after a, but no third "
+         "login_failed (c) follows within 10 seconds, with the same user."),
+        ("login_failed a, login_failed b, login_failed c", "f0 f8 f16", "No match: 1 candidate b → c, but no third "
+         "login_failed (a) comes before within 10 seconds, with the same user."),
+        ("login_failed a, login_failed b, login_failed c", "f0 f12", "No match: 2 events for a, but no second "
+         "login_failed (b) follows within 10 seconds, with the same user."),
+        ("login_failed a, login_failed b, login_failed c", "f0 f1 f2", "1 match: every candidate a → b → c is one."),
+        ("login_failed a, login b", "", "No match: there are no events."),
+        ("login_failed a, login b", "o1 o2", "No match: all of 2 events read are not of type login, login_failed."),
+        ("login_failed a, login b", "f0 f1", "No match: 2 events for a, but no event is of type login."),
+        ("login_failed a, login b", "l0 f1", "No match: 1 event for a, but no login (b) follows within 10 seconds, "
+         "with the same user."),
+        ("login_failed a, !(logout o), login b", "f0 f1 o2 l3", "No match: all of 2 candidates a → b have o between a "
+         "and b."),
+        ("login_failed a, login b, !(logout o)", "f0 l3 o9", "No match: the only candidate a → b has o after b within "
+         "10 seconds."),
+        ("login_failed a WHERE a.n > 5", "f3 f5", "No match: all of 2 events for a fail n > 5."),
+        ("login_failed a WHERE a.n > 4", "f3 f5", "1 match: of 2 events for a, 1 fails n > 4."),
+        ("login_failed a, login b WHERE a.n > b.n AND abs(a.n - b.n) < 2", "f1 f2 l3", "No match: all of 2 candidates "
+         "a → b fail a.n > b.n."),
+        ("login_failed a, login b WHERE a.n < b.n AND abs(a.n - b.n) > 7 AND a.n + b.n > 9", "f0 f4 f5 l6", "No match: "
+         "of 3 candidates a → b, 1 fails a.n + b.n > 9 and the others fail abs(a.n - b.n) > 7."),
+    ],
+)  # fmt: skip
+def test_a_sentence_tells_what_was_left_last_and_what_took_the_rest(
+    spark: SparkSession, text: str, events: str, sentence: str
 ) -> None:
-    events = spark.createDataFrame(EVENTS, "type string, ts bigint, id bigint, v int")
-    assert sase.compile(QUERY, CATALOG, **strategy).analyze(events).splitlines()[-1].split() == [
-        "result",
-        "matches",
-        "1",
+    pattern, _, where = text.partition(" WHERE ")
+    keyed = " AND ".join(filter(None, ["[user]" if "," in pattern else "", where]))
+    query = sase.compile(f"EVENT SEQ({pattern}) {keyed and f'WHERE {keyed}'} WITHIN 10 seconds", LOGINS, slice="off")
+    names = {"f": "login_failed", "l": "login", "o": "logout"}
+    rows = [
+        (names[each[0]], datetime(2026, 1, 1, 0, 0, int(each[1:])), "ann", int(each[1:])) for each in events.split()
     ]
+    given = spark.createDataFrame(rows, "type string, ts timestamp, user string, n int")
+    assert query.analyze(given).splitlines()[-1] == sentence
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sentence"),
+    [
+        ({}, "No match: of 2 candidates a → b, 1 has o between a and b and the other fails a.n > b.n."),
+        ({"negation": "anti-join"}, "No match: all of 2 candidates a → b fail a.n > b.n."),
+        ({"negation": "anti-join", "negation_place": "before", "disable": ["filter_in_construction"]},
+         "No match: of 2 candidates a → b, 1 has o between a and b and the other fails a.n > b.n."),
+        ({"disable": NAMES}, "No match: of 6 candidates a → b, 3 are not within 10 seconds, 1 fails "
+         "a.`user` = b.`user` and the others fail a.n > b.n."),
+    ],
+)  # fmt: skip
+def test_the_sentence_is_true_of_the_plan_that_ran(
+    spark: SparkSession, strategy: dict[str, Any], sentence: str
+) -> None:
+    text = "EVENT SEQ(login_failed a, !(logout o), login b) WHERE [user] AND a.n > b.n WITHIN 10 seconds"
+    rows = [("login_failed", 0, "ann"), ("logout", 1, "ann"), ("login_failed", 2, "ann"), ("login", 3, "ann"),
+            ("login_failed", 1, "bob"), ("login", 59, "cid")]  # fmt: skip
+    given = spark.createDataFrame(
+        [(kind, datetime(2026, 1, 1, 0, 0, at), user, at) for kind, at, user in rows],
+        "type string, ts timestamp, user string, n int",
+    )
+    assert sase.compile(text, LOGINS, slice="off", **strategy).analyze(given).splitlines()[-1] == sentence
 
 
 def test_on_the_command_line(capsys: pytest.CaptureFixture[str], spark: SparkSession) -> None:
@@ -71,4 +174,5 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], spark: SparkSes
     assert main(["explain", str(EXAMPLES / "q1_food.sase"), "--analyze", *retail]) == 0
     out = capsys.readouterr().out
     assert "What got through\n" in out
-    assert out.splitlines()[-1].split() == ["result", "matches", "9"]
+    assert out.splitlines()[-3].split() == ["matches", "9", "matches"]
+    assert out.splitlines()[-1].startswith("9 matches: of ")

@@ -7,7 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from brute_force import evaluate
+from ansi import ansi_mode
+from brute_force import Overflow, evaluate
+from pyspark.errors import ArithmeticException
 from pyspark.sql import SparkSession
 
 from sase.compiler.core.catalog import Catalog
@@ -285,6 +287,64 @@ def test_scalars_are_those_of_spark(spark: SparkSession) -> None:
     assert tuple(frame.selectExpr(*(condition for condition, _ in CONDITIONS)).head()) == tuple(
         holds for _, holds in CONDITIONS
     )
+
+
+# What does not fit: with ANSI and without. `Overflow` is that of Spark, which then fails.
+NUMBERS: list[tuple[str, bool | type[Overflow], bool]] = [
+    ("a.t + a.t = 254", Overflow, False),
+    ("a.t + a.t = -2", Overflow, True),
+    ("a.t + 1 = 128", True, True),
+    ("a.t + a.s = 255", True, True),
+    ("a.i + a.i + a.l > 0", Overflow, True),
+    ("a.i - -2147483648 < 0", Overflow, True),
+    ("a.i - -2147483649 < 0", False, False),
+    ("a.l + 1 < 0", Overflow, True),
+    ("-a.lo = a.lo", Overflow, True),
+    ("abs(a.lo) < 0", Overflow, True),
+    ("a.i * 2 = -2", Overflow, True),
+    ("a.lo DIV -1 = a.lo", Overflow, True),
+    ("CASE WHEN a.l > 0 THEN a.i ELSE a.l END + 1 = 2147483648", True, True),
+    ("CAST(a.i AS bigint) + a.i = 4294967294", True, True),
+    ("a.l > 0 OR a.l + a.s > 0", True, True),
+    ("a.l < 0 AND a.l + a.t > 0", False, False),
+    # 2**53 + 1 is no double and 2**24 + 1 no float.
+    ("a.odd = a.d", True, True),
+    ("a.odd IN (a.even, a.d)", True, True),
+    ("a.odd IN (a.even, CAST(NULL AS double))", True, True),
+    ("a.odd BETWEEN a.d AND a.even", False, False),
+    ("a.odd BETWEEN a.even AND a.d", True, True),
+    ("a.n = a.f", False, True),
+    ("a.n + a.f = 33554432", False, True),
+    ("a.n + a.f = a.f + 16777216", False, True),
+]
+NUMBER_TYPES = {
+    **{"t": "tinyint", "s": "smallint", "i": "int", "l": "bigint", "lo": "bigint"},
+    **{"odd": "bigint", "even": "bigint", "d": "double", "n": "int", "f": "float"},
+}
+NUMBER_VALUES = (2**7 - 1, 2**7, 2**31 - 1, 2**63 - 1, -(2**63), 2**53 + 1, 2**53, 2.0**53, 2**24 + 1, 2.0**24)
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_numbers_are_those_of_spark(spark: SparkSession, ansi: bool) -> None:
+    frame = spark.createDataFrame([NUMBER_VALUES], ", ".join(f"{name} {kind}" for name, kind in NUMBER_TYPES.items()))
+    event = {"type": "A", "ts": 1, **dict(zip(NUMBER_TYPES, NUMBER_VALUES, strict=True))}
+    expected = {condition: with_ansi if ansi else without for condition, with_ansi, without in NUMBERS}
+    judged: dict[str, bool | type[Overflow]] = {}
+    for condition in expected:
+        try:
+            judged[condition] = bool(evaluate(f"EVENT A a WHERE {condition}", catalog(**NUMBER_TYPES), [event], ansi))
+        except Overflow:
+            judged[condition] = Overflow
+    assert judged == expected
+    # The rest in one query: nothing else can be seen of what fails.
+    fine = [condition for condition, holds in expected.items() if holds is not Overflow]
+    failing = [condition for condition, holds in expected.items() if holds is Overflow]
+    with ansi_mode(spark, ansi):
+        found = frame.alias("a").selectExpr(*fine).head()
+        for condition in failing:
+            with pytest.raises(ArithmeticException, match=r"(?i)overflow"):
+                frame.alias("a").selectExpr(condition).head()
+    assert dict(zip(fine, found, strict=True)) == {condition: expected[condition] for condition in fine}
 
 
 # ---- negation -----------------------------------------------------------------------------------

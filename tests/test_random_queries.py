@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from brute_force import evaluate
+from ansi import ansi_mode
+from brute_force import Verdict, evaluate, verdict
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
+from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from random_queries import UNITS, Case, cases, kind_of_time
+from random_queries import KINDS_AT_THE_END, UNITS, Case, cases, cases_at_the_end, kind_of_time
 
 import sase
 from sase.compiler.plan.rules import NAMES
@@ -45,6 +47,10 @@ PLANS: dict[str, dict[str, Any]] = {
     "shuffled by key alone": {"parallel": "key"},
 }
 ALWAYS = ("the default plan", "the basic plan")
+
+
+def some_plans(count: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(list(PLANS)), min_size=count, max_size=count, unique=True)
 
 
 # Queries that a plan is easily wrong about, all on one stream. D has no `id`, whatever its row says.
@@ -87,17 +93,83 @@ def test_traps(spark: SparkSession, query: str, plan: str) -> None:
 
 
 @settings(max_examples=EXAMPLES)
-@given(case=cases(), more=st.lists(st.sampled_from(list(PLANS)), min_size=6, max_size=6, unique=True))
+@given(case=cases(), more=some_plans(6))
 def test_every_plan_gives_the_answer_of_the_judge(spark: SparkSession, case: Case, more: list[str]) -> None:
     events = frame(spark, case)
-    jobs: dict[str, tuple[str, sase.Query]] = {}
-    for plan in (*ALWAYS, *more):
-        try:
-            query = compiled(case, plan)
-        except sase.OptionError:  # this query cannot be evaluated so
-            continue
-        jobs.setdefault(query.job, (plan, query))
-    compare(case, {plan: query.run(events) for plan, query in jobs.values()})
+    compare(case, {plan: query.run(events) for plan, query in different(case, more).items()})
+
+
+@settings(max_examples=EXAMPLES // 2)
+@given(cases=st.lists(cases_at_the_end(), min_size=3, max_size=3), ansi=st.booleans())
+def test_numbers_that_do_not_fit(spark: SparkSession, cases: list[Case], ansi: bool) -> None:
+    judge_numbers(spark, cases, ansi)
+
+
+# Sums that reach the ends of their types, or do so once they are moved.
+SUMS = [
+    *("x.l + y.l > 1000", "y.l - x.l > 2", "x.l + y.l = 9007199254740992", "x.i + y.i > 1000", "y.i - x.i > 2"),
+    *("x.i = y.f", "x.l IN (y.l, y.d)", "CAST(x.i AS bigint) + y.i > 1000"),
+]
+AT_THE_END = {  # in the order of KINDS_AT_THE_END
+    "zero": (0, 0, 0, 0, 0.0, 0.0),
+    "one": (1, 1, 2**24 + 1, 2**53 + 1, 1.0, 1.0),
+    "low": (-(2**7), -(2**15), -(2**31), -(2**63), -1.0, -1.0),
+    "middle": (9, 9, 5000, 2**53, 2.0**24, 9.0),
+    "high": (2**7 - 1, 2**15 - 1, 2**31 - 1, 2**63 - 1, 9.0, 2.0**53),
+}
+
+
+@pytest.mark.parametrize("ansi", [True, False], ids=["ansi", "not ansi"])
+def test_sums_at_the_end(spark: SparkSession, ansi: bool) -> None:
+    """Beside 0 everything fits, so there is an answer; beside 1 it does not."""
+    catalog = sase.Catalog(types={name: {"ts": "bigint", **KINDS_AT_THE_END} for name in "AB"})
+
+    def stream(*first: str) -> list[dict[str, Any]]:
+        named = [*(("A", name) for name in first), *(("B", name) for name in ("low", "middle", "high"))]
+        rows = ((kind, ts, *AT_THE_END[name]) for ts, (kind, name) in enumerate(named))
+        return [dict(zip(("type", "ts", *KINDS_AT_THE_END), row, strict=True)) for row in rows]
+
+    streams = [stream("zero"), stream("one")] if ansi else [stream("zero", "one")]
+    cases = [
+        Case(f"EVENT SEQ(A x, B y) WHERE {condition} WITHIN 9", catalog, events)
+        for events in streams
+        for condition in SUMS
+    ]
+    judged = [verdict(*case, ansi) for case in cases]
+    assert sum(bool(found.matches) for found in judged) >= len(SUMS)
+    assert any(found.matches is None for found in judged) == ansi
+    judge_numbers(spark, cases, ansi)
+
+
+def judge_numbers(spark: SparkSession, cases: list[Case], ansi: bool) -> None:
+    """In one Spark job, what does not overflow. Of the rest, which fails, what comes first.
+
+    A plan may fail where an expression does, and must where a match depends on it; it may not give another answer.
+    """
+    fine: dict[str, DataFrame] = {}
+    expected: dict[str, list[dict[str, Any]]] = {}
+    risky: list[tuple[Case, Verdict]] = []
+    with ansi_mode(spark, ansi):
+        for place, case in enumerate(cases):
+            judged = verdict(*case, ansi)
+            if judged.matches is None or judged.may_fail:
+                risky.append((case, judged))
+                continue
+            for plan, query in different(case, []).items():
+                fine[f"{place}, {plan}"] = query.run(frame(spark, case))
+                expected[f"{place}, {plan}"] = judged.matches
+        if fine:
+            bags: dict[str, Counter[Any]] = {name: Counter() for name in fine}
+            for name, answer in collect(fine):
+                bags[name][canonical(answer)] += 1
+            assert bags == {name: Counter(map(canonical, matches)) for name, matches in expected.items()}
+        for case, judged in risky[:2]:
+            for plan in ALWAYS:
+                try:
+                    compare(case, {plan: compiled(case, plan).run(frame(spark, case))}, judged.matches or [])
+                except ArithmeticException:
+                    continue
+                assert judged.matches is not None, f"{plan}: an overflow that decides about a match is not seen"
 
 
 @settings(max_examples=EXAMPLES // 4)
@@ -120,6 +192,18 @@ def test_a_table_a_type_gives_the_same_answer(spark: SparkSession, case: Case) -
     compare(case, {"one table per type": compiled(case).run(tables)})
 
 
+def different(case: Case, more: Sequence[str]) -> dict[str, sase.Query]:
+    """Two plans that are always worth it and some more, if they are possible and differ as text."""
+    jobs: dict[str, tuple[str, sase.Query]] = {}
+    for plan in (*ALWAYS, *more):
+        try:
+            query = compiled(case, plan)
+        except sase.OptionError:  # this query cannot be evaluated so
+            continue
+        jobs.setdefault(query.job, (plan, query))
+    return dict(jobs.values())
+
+
 def compiled(case: Case, plan: str = "the default plan") -> sase.Query:
     options = PLANS[plan]
     if options.get("slice", "off") != "off":
@@ -140,9 +224,9 @@ def frame(spark: SparkSession, case: Case) -> DataFrame:
     return spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in columns.items()))
 
 
-def compare(case: Case, answers: dict[str, DataFrame]) -> None:
+def compare(case: Case, answers: dict[str, DataFrame], judged: list[dict[str, Any]] | None = None) -> None:
     """All answers in one Spark job, each of them equal to the judge's as a bag."""
-    expected = Counter(map(canonical, evaluate(case.query, case.catalog, case.events)))
+    expected = Counter(map(canonical, evaluate(*case) if judged is None else judged))
     found: dict[str, Counter[Any]] = {name: Counter() for name in answers}
     for name, answer in collect(answers):
         found[name][canonical(answer)] += 1

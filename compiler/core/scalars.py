@@ -65,8 +65,17 @@ def is_integer(kind: exp.DataType) -> bool:
     return kind.this in _INTEGERS
 
 
+def largest_integer(kind: exp.DataType) -> int:
+    bits = {_T.TINYINT: 8, _T.SMALLINT: 16, _T.INT: 32, _T.BIGINT: 64}
+    return int(2 ** (bits[kind.this] - 1)) - 1
+
+
 def is_float(kind: exp.DataType) -> bool:
     return kind.this in _FLOATS
+
+
+def is_string(kind: exp.DataType) -> bool:
+    return kind.this in _STRINGS
 
 
 def type_sql(kind: exp.DataType) -> str:
@@ -169,6 +178,8 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return node.to
         case exp.Interval():
             return INTERVAL
+        case exp.Neg(this=exp.Literal(is_string=False)):
+            return _number_type(f"-{node.this.this}")  # for Spark, the sign is part of the number
         case exp.Neg():
             kind = infer(node.this, found)
             if family(kind) not in (Family.NUMBER, Family.INTERVAL, Family.ANY):
@@ -234,11 +245,14 @@ def check_condition(node: exp.Expr, found: list[Diagnostic]) -> None:
 
 
 def _number_type(text: str) -> exp.DataType:
-    if re.fullmatch(r"\d+", text):
-        return exp.DataType.build("int" if int(text) < 2**31 else "bigint" if int(text) < 2**63 else "decimal(38,0)")
+    digits = text.removeprefix("-")
+    if digits.isdecimal():
+        number = int(text)
+        kind = "int" if -(2**31) <= number < 2**31 else "bigint" if -(2**63) <= number < 2**63 else None
+        return exp.DataType.build(kind or f"decimal({len(digits.lstrip('0'))},0)")
     if "e" in text.lower():
         return DOUBLE
-    whole, _, fraction = text.partition(".")
+    whole, _, fraction = digits.partition(".")
     return exp.DataType.build(f"decimal({max(len(whole.lstrip('0')) + len(fraction), 1)},{len(fraction)})")
 
 
@@ -307,7 +321,7 @@ def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
                 return DOUBLE if not (left.this in _DECIMALS or right.this in _DECIMALS) else UNKNOWN
             if isinstance(node, exp.IntDiv):
                 return BIGINT
-            return wider(left, right) or UNKNOWN
+            return comparison_type(left, right) or UNKNOWN
         case (Family.DATETIME, Family.DATETIME) if isinstance(node, exp.Sub):
             return INTERVAL
         case (Family.DATETIME, Family.INTERVAL) if isinstance(node, exp.Add | exp.Sub):
@@ -331,6 +345,15 @@ def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
         )
     )
     return UNKNOWN
+
+
+def comparison_type(left: exp.DataType, right: exp.DataType) -> exp.DataType | None:
+    """The type in which Spark compares and adds up the two; None where only Spark knows.
+
+    An integer and a float are doubles with ANSI and floats without.
+    """
+    mixed = {_T.FLOAT} < {left.this, right.this} and (is_integer(left) or is_integer(right))
+    return None if mixed else wider(left, right)
 
 
 def wider(left: exp.DataType, right: exp.DataType) -> exp.DataType | None:

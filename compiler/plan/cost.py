@@ -198,7 +198,8 @@ class _Estimate:
             _, built = self.construction(self.instances())
             return agreeing / built if built else 1.0
         share = self.agreement(plan.selection.equivalences, length)
-        share *= math.prod(map(self.selectivity, plan.selection.predicates))
+        late = (part for part in plan.selection.predicates if part not in plan.construction.predicates)
+        share *= math.prod(map(self.selectivity, late))
         if plan.window and self.share_of_span == 1.0 and self.query.within is not None:
             share *= min(1.0, self.query.within.ticks / max(self.statistics.span, 1.0)) ** (length - 1)
         return float(share)

@@ -138,6 +138,8 @@ class Kernel:
     positive: tuple[str, ...]
     negated: tuple[NegatedState, ...]
     where: tuple[Clause, ...]
+    conditions: tuple[str, ...]
+    """The condition of the query that each clause of `where` is, or is part of."""
     window_in_scan: bool
     window_in_construction: bool
     keys: tuple[str, ...]

@@ -132,12 +132,14 @@ class _Planner:
 
     def kernel(self) -> Kernel:
         construction = self.plan.construction
-        where = [clause for predicate in construction.predicates for clause in self.clauses(predicate)]
+        where = [
+            (str(predicate), clause) for predicate in construction.predicates for clause in self.clauses(predicate)
+        ]
         for test in construction.equivalences:
             for left, right in pairwise(test.positive):
-                where.append((Compare(*left, "=", *right),))
+                where.append((f"{'.'.join(left)} = {'.'.join(right)}", (Compare(*left, "=", *right),)))
         negated = tuple(self.negated_state(negation) for negation in construction.negations)
-        for clause in where:
+        for _, clause in where:
             self.require_values(clause, {variable.name for variable in self.query.positive})
         for state in negated:
             for clause in state.where:
@@ -149,7 +151,8 @@ class _Planner:
         return Kernel(
             positive=tuple(variable.name for variable in self.query.positive),
             negated=negated,
-            where=tuple(where),
+            where=tuple(clause for _, clause in where),
+            conditions=tuple(condition for condition, _ in where),
             window_in_scan=self.plan.scan.window,
             window_in_construction=construction.window,
             keys=keys,

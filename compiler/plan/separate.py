@@ -2,11 +2,17 @@
 
 `x.amount + y.amount > 1000` becomes `x.amount > 1000 - y.amount`. What does not come apart stays with Spark, which
 then evaluates it on whole matches.
+
+A predicate means what Spark makes of it, and where a sum leaves its type, Spark fails (ANSI) or wraps around. Types
+seldom rule that out, since int + int is an int, but values do: small ones add up to what fits. So a summand that is not
+small gets a term with which the comparison holds, and Spark evaluates the predicate again on what is left. Such a
+comparison is not *exact*: it holds wherever the predicate does or fails, and elsewhere too.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 
 from sqlglot import exp
@@ -29,6 +35,7 @@ class Comparison:
     left: Term
     op: str
     right: Term
+    exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,12 +60,18 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.GTE: ">=",
 }
 _NOT = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+_SPLIT = {"=": ("<=", ">=")}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 def separate(predicate: Predicate) -> tuple[Clause, ...] | None:
     """The predicate as a conjunction of clauses, or None if it does not come apart."""
     return _clauses(predicate.condition, positive=True) if predicate.variables else None
+
+
+def is_exact(clauses: tuple[Clause, ...]) -> bool:
+    """Whether they hold exactly where the predicate does, so that nothing is left to Spark."""
+    return all(atom.exact for clause in clauses for atom in clause if isinstance(atom, Comparison))
 
 
 def _clauses(node: exp.Expr, positive: bool) -> tuple[Clause, ...] | None:
@@ -80,16 +93,14 @@ def _clauses(node: exp.Expr, positive: bool) -> tuple[Clause, ...] | None:
             low = exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
             high = exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
             return _clauses(exp.And(this=low, expression=high), positive)
-        case exp.In():
+        case exp.In() if _is_uniform([node.this, *node.expressions]):
             equalities: list[exp.Expr] = [
                 exp.EQ(this=node.this.copy(), expression=value.copy()) for value in node.expressions
             ]
             return _clauses(scalars.disjunction(equalities), positive)
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            comparison = _comparison(node)
-            if comparison is None:
-                return None
-            return ((comparison if positive else Comparison(comparison.left, _NOT[comparison.op], comparison.right),),)
+            op = _OPERATORS[type(node)]
+            return _comparison(node.left, op if positive else _NOT[op], node.right)
         case _:
             return None
 
@@ -100,19 +111,18 @@ def _either(left: tuple[Clause, ...], right: tuple[Clause, ...]) -> tuple[Clause
     return tuple(one + other for one, other in product(left, right))
 
 
-def _comparison(node: exp.Binary) -> Comparison | None:
-    op = _OPERATORS[type(node)]
-    left, right = node.left, node.right
+def _is_uniform(nodes: list[exp.Expr]) -> bool:
+    """IN brings all of its values to one type before it compares any two: a single double makes doubles of them all."""
+    kinds = [kind for kind in map(_type, nodes) if kind.this != exp.DataType.Type.NULL]
+    same = all(kind == kinds[0] for kind in kinds) and kinds[0] != scalars.UNKNOWN
+    return same or any(all(map(test, kinds)) for test in (scalars.is_integer, scalars.is_float, scalars.is_string))
+
+
+def _comparison(left: exp.Expr, op: str, right: exp.Expr) -> tuple[Clause, ...] | None:
     if len(scalars.variables(left)) == 1 == len(scalars.variables(right)):
         kind = _common_type(left, right)
-        return None if kind is None else _ordered(_term(left, kind), op, _term(right, kind))
+        return None if kind is None else ((Comparison(_term(left, kind), op, _term(right, kind)),),)
     return _linear(left, op, right)
-
-
-def _ordered(left: Term, op: str, right: Term) -> Comparison | None:
-    if left.variable == right.variable:
-        return None
-    return Comparison(left, op, right)
 
 
 def _type(node: exp.Expr) -> exp.DataType:
@@ -124,7 +134,7 @@ def _common_type(left: exp.Expr, right: exp.Expr) -> exp.DataType | None:
     one, other = _type(left), _type(right)
     if family(one) in (Family.OTHER, Family.ANY, Family.INTERVAL):
         return None
-    return scalars.wider(one, other)
+    return scalars.comparison_type(one, other)
 
 
 def _term(node: exp.Expr, kind: exp.DataType) -> Term:
@@ -137,7 +147,7 @@ def _term(node: exp.Expr, kind: exp.DataType) -> Term:
     return Term(variable, value)
 
 
-def _linear(left: exp.Expr, op: str, right: exp.Expr) -> Comparison | None:
+def _linear(left: exp.Expr, op: str, right: exp.Expr) -> tuple[Clause, ...] | None:
     """Moves the summands of one variable to one side each.
 
     Only for integers, whose sums are exact: with floating point, `x + y > 1` and `x > 1 - y` may differ.
@@ -148,6 +158,9 @@ def _linear(left: exp.Expr, op: str, right: exp.Expr) -> Comparison | None:
     names = sorted({name for _, value in summands for name in scalars.variables(value)})
     if len(names) != 2 or any(len(scalars.variables(value)) > 1 for _, value in summands):
         return None
+    small = _small(left, right)
+    if small is None:
+        return None
     first = names[0]
     # The constants go with the second variable: `x.amount > 1000 - y.amount`.
     here = [(sign, value) for sign, value in summands if first in scalars.variables(value)]
@@ -155,12 +168,24 @@ def _linear(left: exp.Expr, op: str, right: exp.Expr) -> Comparison | None:
     if all(sign < 0 for sign, _ in here):
         here, there = [(-sign, value) for sign, value in here], [(-sign, value) for sign, value in there]
         op = _MIRRORED[op]
-    return Comparison(Term(first, _sum(here)), op, Term(names[1], _sum(there)))
+    large = [value for _, value in summands if _magnitude(value) > small and not _is_number(value)]
+    if not large:
+        return ((Comparison(Term(first, _sum(here)), op, Term(names[1], _sum(there))),),)
+    # What is compared with the end of all integers is smaller, or greater, and unequal, but never equal to it.
+    clauses = []
+    for each in _SPLIT.get(op, (op,)):
+        end = -END if each in ("<", "<=") else END
+        one, other = _guarded(here, large, small, end), _guarded(there, large, small, -end)
+        clauses.append((Comparison(Term(first, one), each, Term(names[1], other), exact=False),))
+    return tuple(clauses)
 
 
 def _summands(node: exp.Expr, sign: int) -> list[tuple[int, exp.Expr]]:
+    """What is added up, as large as possible: a part about one event is Spark's to compute, and to fail on."""
     node = scalars.unparenthesised(node)
     match node:
+        case _ if len(scalars.variables(node)) < 2:
+            return [(sign, node)]
         case exp.Add():
             return _summands(node.left, sign) + _summands(node.right, sign)
         case exp.Sub():
@@ -171,15 +196,80 @@ def _summands(node: exp.Expr, sign: int) -> list[tuple[int, exp.Expr]]:
             return [(sign, node)]
 
 
+END = 2**63 - 1
+_ROUND_NUMBERS: list[int] = [digit * 10**zeros for zeros in range(18, -1, -1) for digit in range(9, 0, -1)]
+
+
+def _small(left: exp.Expr, right: exp.Expr) -> int | None:
+    """The largest round number such that integers up to it, on both sides of 0, add up without leaving their types."""
+    sums = [
+        (scalars.largest_integer(_type(node)), [value for _, value in _summands(node, 1)])
+        for side in (left, right)
+        for node in side.find_all(exp.Add, exp.Sub, exp.Neg)
+        if len(scalars.variables(node)) > 1
+    ]
+    # Once moved, all of them together must stay off the ends.
+    sums.append((END - 1, [value for side in (left, right) for _, value in _summands(side, 1)]))
+    for small in (2**63, *_ROUND_NUMBERS):
+        if all(sum(_at_most(value, small) for value in values) <= most for most, values in sums):
+            return small
+    return None
+
+
+def _at_most(value: exp.Expr, small: int) -> int:
+    return _magnitude(value) if _is_number(value) else min(_magnitude(value), small)
+
+
+def _magnitude(value: exp.Expr) -> int:
+    """How far from 0 a value can be, by its type."""
+    value = scalars.unparenthesised(value)
+    kind = _type(value)
+    if (number := _number(value)) is not None:
+        return abs(number)
+    if isinstance(value, exp.Cast) and scalars.is_integer(_type(value.this)):
+        return min(_magnitude(value.this), scalars.largest_integer(kind) + 1)
+    return scalars.largest_integer(kind) + 1
+
+
+def _number(value: exp.Expr) -> int | None:
+    match scalars.unparenthesised(value):
+        case exp.Literal(this=text):
+            return int(text)
+        case exp.Neg(this=exp.Literal(this=text)):
+            return -int(text)
+        case _:
+            return None
+
+
+def _is_number(value: exp.Expr) -> bool:
+    return _number(value) is not None
+
+
+def _guarded(summands: list[tuple[int, exp.Expr]], large: list[exp.Expr], small: int, end: int) -> exp.Expr:
+    """The sum, or `end` where a summand is not small."""
+    guards: list[exp.Expr] = [
+        exp.Not(this=exp.Between(this=_operand(value), low=_literal(-small), high=_literal(small)))
+        for _, value in summands
+        if value in large
+    ]
+    if not guards:
+        return _sum(summands)
+    guard = reduce(lambda one, other: exp.Or(this=one, expression=other), guards)
+    return exp.Case(ifs=[exp.If(this=guard, true=_literal(end))], default=_sum(summands))
+
+
+def _literal(number: int) -> exp.Expr:
+    literal = exp.Literal.number(abs(number))
+    return exp.Neg(this=literal) if number < 0 else literal
+
+
 def _sum(summands: list[tuple[int, exp.Expr]]) -> exp.Expr:
-    """Positive summands first, so that it reads as people write; 64 bits wide, so that it cannot overflow sooner."""
+    """Positive summands first, so that it reads as people write; 64 bits wide, in which they do not overflow."""
     ordered = sorted(summands, key=lambda summand: -summand[0])
     result: exp.Expr | None = None
     for sign, value in ordered:
-        operand = value.copy()
-        if isinstance(operand, exp.Binary):
-            operand = exp.Paren(this=operand)
-        if len(ordered) > 1 and not isinstance(value, exp.Literal) and _type(value) != scalars.BIGINT:
+        operand = _operand(value)
+        if (len(ordered) > 1 or sign < 0) and not isinstance(value, exp.Literal) and _type(value) != scalars.BIGINT:
             operand = exp.cast(operand, "bigint")
         if result is None:
             result = operand if sign > 0 else exp.Neg(this=operand)
@@ -187,3 +277,7 @@ def _sum(summands: list[tuple[int, exp.Expr]]) -> exp.Expr:
             result = (exp.Add if sign > 0 else exp.Sub)(this=result, expression=operand)
     assert result is not None
     return result
+
+
+def _operand(value: exp.Expr) -> exp.Expr:
+    return exp.Paren(this=value.copy()) if isinstance(value, exp.Binary) else value.copy()

@@ -67,7 +67,7 @@ class Input:
 
 
 def find_inputs(
-    spark: SparkSession, specs: Iterable[str], types: Collection[str], format: str | None = None, csv: Csv = Csv()
+    spark: SparkSession, specs: Iterable[str], types: Collection[str], format: str | None = None, csv: Csv | None = None
 ) -> list[Input]:
     """What the arguments of --events name."""
     files = Files(spark)
@@ -86,7 +86,7 @@ def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, 
 
 
 def find(
-    spark: SparkSession, event_type: str | None, location: str, format: str | None = None, csv: Csv = Csv()
+    spark: SparkSession, event_type: str | None, location: str, format: str | None = None, csv: Csv | None = None
 ) -> Input:
     """What is at a path, or under the name of a table."""
     files = Files(spark)
@@ -103,7 +103,7 @@ def find(
         raise SaseRunError(f"there is no file and no table {location}")
     if known == "delta":
         delta.provide(spark)
-    return Input(event_type, location, known, tuple(str(status.getPath()) for status in found or ()), csv)
+    return Input(event_type, location, known, tuple(str(status.getPath()) for status in found or ()), csv or Csv())
 
 
 def lies_in(path: str, folder: str) -> bool:
@@ -331,7 +331,8 @@ def csv(reader: Reader, spark: SparkSession, each: Input, columns: Mapping[str, 
     header = each.csv.header or spark.read.options(**each.csv.options).csv(each.location).columns
     # Without enforceSchema, the header of each file is compared with these names.
     known = reader.options(**TOLERANT, **each.csv.options, enforceSchema=bool(each.csv.header))
-    return known.csv(each.location, schema([*header, CORRUPT], columns))
+    table: DataFrame = known.csv(each.location, schema([*header, CORRUPT], columns))
+    return table
 
 
 def schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:

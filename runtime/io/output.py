@@ -30,8 +30,18 @@ from sase.runtime.io.inputs import Files, format_of
 from sase.runtime.io.report import table
 
 STDOUT = "-"
-SHOWN = 5
-"""How many rejected events are printed, where they are not written."""
+
+
+def some_of(rejected: DataFrame) -> list[str]:
+    """A few rejected events as JSON, where they are not written."""
+    return [row.line for row in rejected.select(_json(rejected).alias("line")).head(_SHOWN)]
+
+
+_SHOWN = 5
+
+
+def _json(rows: DataFrame) -> Column:
+    return F.to_json(F.struct(*map(quoted, rows.columns)))
 
 
 def late_place(out: str) -> str:
@@ -95,7 +105,7 @@ def print_all(matches: DataFrame, format: str) -> int:
     if format == "csv":
         line = F.to_csv(F.struct(*(column.alias(name) for name, column in _flat(matches))))
     else:
-        line = F.to_json(F.struct(*map(quoted, matches.columns)))
+        line = _json(matches)
     lines = matches.select(line.alias("line")).persist(StorageLevel.DISK_ONLY)
     try:
         found = lines.count()

@@ -215,7 +215,7 @@ def _bit(column: str, types: Sequence[str]) -> Column:
 
 
 def _strangers(counts: Counts, events: Events, source: Source) -> list[str]:
-    """More often than not, a type that no event has is misspelled. Only then are events looked at once more, and few."""
+    """A type that no event has is misspelled, more often than not. Only then are some events looked at once more."""
     own = own_tables(events)
     found = [f"the table of the {name} events is empty" for name in counts.unseen if name in own]
     if shared := [name for name in counts.unseen if name not in own]:

@@ -288,8 +288,8 @@ def scan(query: Query, events: Events, stacks: Stacks) -> None:
                 instance[i] = row
                 rip[i] = end
                 top[s] = i + 1
+                counters[s] += row >= events.fresh  # what was carried has been counted with its own chunk
     for s in range(positives):
-        counters[s] += top[s] - stacks.offset[s]
         base[s] = stacks.offset[s]
 
 
@@ -318,6 +318,7 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
             at[depth] = candidate - 1
             chosen[depth] = instance[candidate]
             if basic and not (states[chosen[depth]] >> depth) & 1:
+                counters[visited + depth] -= 1
                 continue
         else:
             candidate = cursor[NEXT]

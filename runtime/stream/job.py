@@ -87,9 +87,7 @@ def run_stream(
     if arguments.out and not arguments.checkpoint:
         raise SaseRunError("--out needs --checkpoint DIR: without one, a restart would write matches twice")
     if arguments.strict:
-        raise SaseRunError(
-            "--strict is not for streams: a stream goes on, and writes what it cannot take to --late-out"
-        )
+        raise SaseRunError("--strict is not for streams: what cannot take part goes to --late-out")
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
     options = Options(arguments.max_delay, arguments.max_state_events_per_key, arguments.buckets)

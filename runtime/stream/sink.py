@@ -141,7 +141,7 @@ class Sink:
     def _rejected(self, rejected: DataFrame, batch: int) -> None:
         if self.places.late is None:
             print("rejected:", file=sys.stderr)
-            for row in rejected.limit(output.SHOWN).toJSON().collect():
+            for row in output.some_of(rejected):
                 print(f"  {row}", file=sys.stderr)
             return
         self._save(rejected, self.places.late, "json", batch)

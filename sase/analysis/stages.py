@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sase.compiler.plan.physical import AntiJoin, Interval, Select, Within
 from sase.runtime import ssc
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import check
-from sase.runtime.io.tally import Tally
-from sase.runtime.kernels.sequences import Counters
-from sase.runtime.pattern import Clause, Compare
+from sase.runtime.events import Events, Source, check, flaws, quoted, unite
+from sase.runtime.kernels.encode import encode_pattern
+from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
+from sase.runtime.pattern import Pattern
+
+if TYPE_CHECKING:
+    from sase.api import Query
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What is left after a step; `removed` says what the step took away, where it takes anything away."""
+    """What is left after a step.
+
+    The stages add up: where `removed` is a number, `left` is what the stage before left, less that. Where it is None,
+    something else is counted from here on.
+    """
 
     step: str
+    of: str
+    """What is counted: all events, those for a variable, or sequences, whole ones or their ends."""
     what: str
+    unit: str
     left: int
     removed: int | None = None
+    why: str = ""
+    """Of a step that finds partners: what it means that there are none."""
 
 
 class _Sum(AccumulatorParam[list[int]]):
@@ -40,76 +53,209 @@ class _Sum(AccumulatorParam[list[int]]):
         return np.add(value1, value2).tolist()  # type: ignore[no-any-return]
 
 
-Step = tuple[str, str, Callable[[DataFrame, DataFrame], DataFrame]]
-"""A step after the sequences are built: its kind, what it demands, and the function of (matches, events)."""
-
-
-def stages(
-    job: ModuleType, events: Any, fills: Mapping[str, Sequence[str]], steps: Sequence[Step], spark: SparkSession
-) -> list[Stage]:
-    """The stages of a job, bottom-up. `fills` has the conditions of each variable on its own events, in their order."""
+def stages(query: Query, events: Events) -> list[Stage]:
+    """The stages of a run, in the order in which they depend on each other: events, the variables that they may fill,
+    sequences from their last event backwards, matches."""
+    spark = SparkSession.active()
     if not hasattr(spark, "sparkContext"):
         raise SaseRunError(
             "analysing counts with Spark's accumulators, which Spark Connect has not: use a classic session"
         )
-    tally = Tally()
-    checked = check(events, job.SOURCE, tally)
-    filters = _events(checked, fills)
-    counts = tally.counts()
-    bad = [Stage("events", words, counts.relevant, n) for words, n in counts.flawed.items() if n]
-    relevant = job.relevant_events(checked)
-    copied = []
-    if hasattr(job, "time_slices"):
-        relevant = job.time_slices(relevant)
-        copied = [Stage("time slices", "events, with their copies", relevant.count())]
-    matches, construction = _sequences(job, relevant, spark)
-    first = [Stage("events", "of the query's types", counts.relevant), *bad]
-    after = _after(matches, checked, steps)
-    matches.unpersist()
-    return [*first, *filters, *copied, *construction, *after]
+    return list(_Run(query, events, spark).stages())
 
 
-def _events(checked: DataFrame, fills: Mapping[str, Sequence[str]]) -> list[Stage]:
-    """One job counts how many events meet the conditions of each variable, one condition after the other."""
-    metrics: list[Column] = []
-    for conditions in fills.values():
-        metrics += [F.count_if(F.expr(" AND ".join(conditions[: end + 1]))) for end in range(len(conditions))]
-    counted = iter(checked.agg(*(metric.alias(f"_{at}") for at, metric in enumerate(metrics))).collect()[0])
-    found = []
-    for variable, conditions in fills.items():
-        before: int | None = None
-        for condition in conditions:
-            left = int(next(counted))
-            found.append(Stage(f"filter {variable}", condition, left, None if before is None else before - left))
-            before = left
-    return found
+class _Run:
+    def __init__(self, query: Query, events: Events, spark: SparkSession) -> None:
+        self.job, self.spark, self.events = query.module, spark, events
+        self.bound, self.plan, self.physical = query.compiled.query, query.compiled.plan, query.compiled.physical
+        self.source: Source = self.job.SOURCE
+        self.pattern: Pattern | None = getattr(self.job, "PATTERN", None)
+        self.types = ", ".join(self.source.types)
 
-
-def _sequences(job: ModuleType, relevant: DataFrame, spark: SparkSession) -> tuple[DataFrame, list[Stage]]:
-    pattern = getattr(job, "PATTERN", None)
-    if pattern is None:
-        matches = _cached(job.sequences(relevant), spark)
-        return matches, [Stage("sequences", "events that are matches", matches.count())]
-    total = spark.sparkContext.accumulator([0] * sum(map(len, Counters.of(pattern))), _Sum())
-    ssc.counted = total.add
-    try:
-        matches = _cached(job.sequences(relevant), spark)
+    def stages(self) -> Iterator[Stage]:
+        checked = check(self.events, self.source)
+        relevant = self.job.relevant_events(checked)
+        copies: dict[str, int] = {}
+        if hasattr(self.job, "time_slices"):
+            relevant = self.job.time_slices(relevant)
+            copies = self.copies(relevant)
+        matches, counters = self.sequences(relevant)
         sequences = matches.count()
-    finally:
-        ssc.counted = None
-    counters = Counters.of(pattern, np.array(total.value))
-    found = [
-        Stage("scan", f"instances of {name}", int(count))
-        for name, count in zip(pattern.positive, counters.pushed, strict=True)
-    ]
-    # Backwards, as sequences are built; the last variable's instances are the roots.
-    for name, count in reversed(list(zip(pattern.positive[:-1], counters.visited[:-1], strict=True))):
-        found.append(Stage("construction", f"candidates of {name}", int(count)))
-    for clause, count in zip(pattern.where, counters.rejected, strict=True):
-        found.append(Stage("construction", f"removed by {_clause(clause)}", 0, int(count)))
-    for component, count in zip(pattern.negated, counters.killed, strict=True):
-        found.append(Stage("construction", f"killed by {component.variable}", 0, int(count)))
-    return matches, [*found, Stage("sequences", "sequences built", sequences)]
+        try:
+            yield from self.read()
+            yield from self.filters(checked, copies, counters)
+            yield from self.construction(counters)
+            of = " → ".join(variable.name for variable in self.bound.positive)
+            yield Stage("sequences", of, "sequences", "sequence", sequences, 0)
+            yield from self.after(of, matches, checked, sequences)
+        finally:
+            matches.unpersist()
+
+    # ---- events ---------------------------------------------------------------------------------
+
+    def read(self) -> Iterator[Stage]:
+        """All events, then those that can take part."""
+        united = unite(self.events, self.source, every=True)
+        of_the_query = F.col(quoted(self.source.type)).isin(*self.source.types)
+        sound, steps, metrics = F.lit(True), list[str](), [F.count(F.lit(1))]
+        for words, flaw in flaws(united, self.source).items():
+            # What is written in an event of another type is nobody's concern.
+            sound &= ~F.expr(flaw) | F.coalesce(~of_the_query, F.lit(False))
+            metrics.append(F.count_if(sound))
+            steps.append(words.replace("that cannot", "that can").replace("without", "with"))
+        metrics.append(F.count_if(sound & of_the_query))
+        left, *rest = _counted(united, metrics)
+        yield Stage("events", "events", "read", "event", left, why="there are no events")
+        for what, count in zip([*steps, f"of type {self.types}"], rest, strict=True):
+            yield Stage("events", "events", what, "event", count, left - count)
+            left = count
+
+    def filters(self, checked: DataFrame, copies: Mapping[str, int], counters: Counters | None) -> Iterator[Stage]:
+        """For each variable, how many events meet its conditions, one after the other, and find a predecessor. Negated
+        ones first: so the last variable's events stand before what is built from them."""
+        fills = {fill.variable: fill.parts for fill in self.physical.fills}
+        forbidden = {join.variable: join.fill.parts for join in self.physical.every(AntiJoin)}
+        forbidden |= {name: parts for name, parts in fills.items() if self.bound.variable(name).negated}
+        metrics: list[Column] = []
+        everything = {**forbidden, **{name: parts for name, parts in fills.items() if name not in forbidden}}
+        for parts in everything.values():
+            metrics += [F.count_if(F.expr(" AND ".join(parts[: end + 1]))) for end in range(len(parts))]
+        counted = iter(_counted(checked, metrics))
+        for name, (test, *conditions) in everything.items():
+            step, of = ("negated", f"!{name}") if name in forbidden else ("filter", name)
+            left = next(counted)
+            yield Stage(step, of, test, "event", left, why=f"no event is of type {' or '.join(self.kinds(name))}")
+            for condition in conditions:
+                count = next(counted)
+                yield Stage(step, of, condition, "event", count, left - count)
+                left = count
+            unit = "event"
+            if name in copies:
+                left, unit = copies[name], "copy"
+                yield Stage(step, of, "one for each time slice", unit, left)
+            if step == "filter" and counters is not None:
+                yield from self.scan(name, unit, left, counters)
+
+    def kinds(self, name: str) -> tuple[str, ...]:
+        return self.bound.variable(name).types
+
+    def copies(self, relevant: DataFrame) -> dict[str, int]:
+        """The events and copies that may fill each variable, by their state bits."""
+        assert self.pattern is not None
+        states = F.col(quoted(self.physical.own("states")))
+        names = self.pattern.variables
+        bits = [F.count_if(states.bitwiseAND(F.lit(self.pattern.bit(name))) != 0) for name in names]
+        return dict(zip(names, _counted(relevant, bits), strict=True))
+
+    # ---- sequences ------------------------------------------------------------------------------
+
+    def sequences(self, relevant: DataFrame) -> tuple[DataFrame, Counters | None]:
+        """The sequences, kept for the steps that follow, and what the kernel has counted."""
+        if self.pattern is None:
+            return _cached(self.job.sequences(relevant), self.spark), None
+        total = self.spark.sparkContext.accumulator([0] * sum(map(len, Counters.of(self.pattern))), _Sum())
+        ssc.counted = total.add
+        try:
+            matches = _cached(self.job.sequences(relevant), self.spark)
+            matches.count()
+        finally:
+            ssc.counted = None
+        return matches, Counters.of(self.pattern, np.array(total.value))
+
+    def scan(self, name: str, unit: str, before: int, counters: Counters) -> Iterator[Stage]:
+        """The events of a variable that were pushed on its stack. Without stacks, only the last variable's matter."""
+        assert self.pattern is not None
+        at = self.pattern.positive.index(name)
+        if not self.pattern.stacks and at < len(self.pattern.positive) - 1:
+            return
+        left = int(counters.pushed[at])
+        earlier = self.pattern.positive[:at]
+        what, why = "on the stack", ""
+        if earlier:
+            what += f": after {earlier[-1] if self.pattern.stacks else 'any event'}"
+            why = f"no {self.another(name, earlier)} follows{self.together(self.pattern.window_in_scan)}"
+        yield Stage("scan", name, what, unit, left, before - left, why)
+
+    def construction(self, counters: Counters | None) -> Iterator[Stage]:
+        """Backwards, as sequences are built: the candidates for a variable that walks looked at, and what was decided
+        as soon as it was bound."""
+        kernel = self.physical.kernel
+        if counters is None or self.pattern is None or kernel is None:
+            return
+        tables, names = encode_pattern(self.pattern).query, kernel.positive
+        left = int(counters.pushed[-1])
+        for depth in reversed(range(len(names))):
+            decided = [k for k in range(len(tables.negated)) if tables.negated[k, DEPTH] == depth]
+            bounding = [k for k in decided if tables.negated[k, BOUNDS]]
+            of, unit = " → ".join(names[depth:]), "event"
+            if depth < len(names) - 1:
+                unit, left = "candidate", int(counters.visited[depth] + sum(counters.killed[k] for k in bounding))
+                why = f"no {self.another(names[depth], names[depth + 1 :])} comes before"
+                why += self.together(kernel.window_in_scan or kernel.window_in_construction)
+                yield Stage("construction", of, "candidates", unit, left, why=why)
+            forbidding = [
+                (self.no(state.variable, state.interval), counters.killed[k]) for k, state in enumerate(kernel.negated)
+            ]
+            clauses = tables.numbers[tables.checks[depth] : tables.checks[depth + 1]]
+            steps = [forbidding[k] for k in bounding]
+            steps += [(kernel.conditions[c], counters.rejected[c]) for c in clauses]
+            steps += [forbidding[k] for k in decided if k not in bounding]
+            for what, removed in steps:
+                left -= int(removed)
+                yield Stage("construction", of, what, unit, left, int(removed))
+
+    def another(self, name: str, bound: Sequence[str]) -> str:
+        """`third login_failed (c)`, where two of the variables that are bound are of the same types."""
+        kinds = self.kinds(name)
+        count = sum(self.kinds(other) == kinds for other in bound)
+        return f"{_ORDINALS[count] if count < len(_ORDINALS) else 'further '}{' or '.join(kinds)} ({name})"
+
+    def together(self, window: bool) -> str:
+        """What makes events partners: the window, and the key."""
+        keys = " and ".join(str(test).strip("[]") for test in self.plan.scan.partition)
+        same = f", with the same {keys}" if keys else ""
+        return (f" {self.plan.window_text}" if window and self.bound.within else "") + same
+
+    def no(self, name: str, interval: Interval) -> str:
+        """`no n between x and z`; first or last, the window says where it begins or ends."""
+        match interval:
+            case Interval(after=str(after), before=str(before)):
+                return f"no {name} between {after} and {before}"
+            case Interval(after=None):
+                return f"no {name} before {interval.before} {self.plan.window_text}"
+            case _:
+                return f"no {name} after {interval.after} {self.plan.window_text}"
+
+    # ---- matches --------------------------------------------------------------------------------
+
+    def after(self, of: str, matches: DataFrame, checked: DataFrame, left: int) -> Iterator[Stage]:
+        for step, what, apply in self.steps():
+            matches = apply(matches, checked)
+            count = matches.count()
+            yield Stage(step, of, what, "sequence", count, left - count)
+            left = count
+        yield Stage("result", of, "matches", "match", left, 0)
+
+    def steps(self) -> Iterator[tuple[str, str, Callable[[DataFrame, DataFrame], DataFrame]]]:
+        """After the sequences are built: a step's kind, what it demands, and the function of (matches, events)."""
+        for step in self.physical.steps:
+            match step:
+                case Within():
+                    yield "window", self.plan.window_text, lambda matches, _: self.job.within(matches)
+                case Select():
+                    for condition in step.conditions:
+                        yield "selection", condition, _where(condition)
+                case AntiJoin():
+                    yield "anti-join", self.no(step.variable, step.interval), getattr(self.job, step.function)
+
+
+def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    return lambda matches, _: matches.where(condition)
+
+
+def _counted(events: DataFrame, metrics: Sequence[Column]) -> list[int]:
+    named = [metric.alias(f"_{at}") for at, metric in enumerate(metrics)]
+    return [int(count) for count in events.agg(*named).collect()[0]]
 
 
 def _cached(matches: DataFrame, spark: SparkSession) -> DataFrame:
@@ -123,34 +269,98 @@ def _cached(matches: DataFrame, spark: SparkSession) -> DataFrame:
         spark.conf.set(setting, before)
 
 
-def _clause(clause: Clause) -> str:
-    return " or ".join(
-        f"{atom.left}.{atom.left_column} {atom.op} {atom.right}.{atom.right_column}"
-        if isinstance(atom, Compare)
-        else f"{atom.variable}.{atom.column}"
-        for atom in clause
-    )
+_ORDINALS = ("", "second ", "third ", "fourth ", "fifth ", "sixth ", "seventh ", "eighth ", "ninth ", "tenth ")
 
 
-def _after(matches: DataFrame, checked: DataFrame, steps: Sequence[Step]) -> list[Stage]:
-    found: list[Stage] = []
-    left = matches.count()
-    for kind, what, apply in steps:
-        matches = apply(matches, checked)
-        count = matches.count()
-        found.append(Stage(kind, what, count, left - count))
-        left = count
-    return [*found, Stage("result", "matches", left)]
+# ---- in words -----------------------------------------------------------------------------------
 
 
 def table(counted: Sequence[Stage]) -> str:
-    """The stages as text: what each step left, and what it took away."""
-    lines, step = [], ""
+    """The stages as text: what each step left, and what it took away; and what to make of it, in a sentence."""
+    lines = []
     width = max(len(stage.what) for stage in counted)
-    for stage in counted:
-        left = "" if stage.what.startswith(("removed by ", "killed by ")) else f"{stage.left:,}"
-        removed = "" if not stage.removed else f"-{stage.removed:,}"
-        shown = stage.step if stage.step != step else ""
-        lines.append(f"  {shown:<14} {stage.what:<{width}}  {left:>12}  {removed:>12}".rstrip())
-        step = stage.step
-    return "\n".join(lines) + "\n"
+    for of, group in groupby(counted, key=lambda stage: stage.of):
+        unit = ""
+        for at, stage in enumerate(group):
+            shown = _units(stage) if stage.unit != unit or stage.removed is None else f"{stage.left:,}"
+            number, _, name = shown.partition(" ")
+            removed = f"-{stage.removed:,}" if stage.removed else ""
+            head = f"  {'' if at else of:<12} {stage.what:<{width}}"
+            lines.append(f"{head}  {number:>12} {name:<10} {removed:>12}".rstrip())
+            unit = stage.unit
+    return "\n".join([*lines, "", conclusion(counted)]) + "\n"
+
+
+def conclusion(counted: Sequence[Stage]) -> str:
+    """What the last step with something left was, and what took the rest."""
+    flow = [stage for stage in counted if stage.step != "negated"]
+    end = next((at for at, stage in enumerate(flow) if not stage.left), len(flow) - 1)
+    last = flow[end]
+    if last.why and not last.left:
+        kept = [stage for stage in flow[:end] if stage.step == last.step == "scan"] or flow[:end]
+        return f"No match: {f'{_subject(kept[-1])}, but ' if kept else ''}{last.why}."
+    begin = max(at for at in range(end + 1) if flow[at].removed is None)
+    subject = _subject(flow[begin])
+    fates = [_fate(stage) for stage in flow[begin : end + 1] if stage.removed]
+    if not fates:
+        return f"{_units(last)}: every {flow[begin].unit} {_whose(flow[begin])} is one."
+    if last.left:
+        return f"{_units(last)}: of {subject}, {_listed([*map(' '.join, fates)])}."
+    *others, (count, fate) = fates
+    if others:
+        rest = "the other" if count == "1" else "the others"
+        return f"No match: of {subject}, {_listed([*map(' '.join, others), f'{rest} {fate}'])}."
+    only = f"the only {flow[begin].unit} {_whose(flow[begin])}" if count == "1" else f"all of {subject}"
+    return f"No match: {only} {fate}."
+
+
+def _fate(stage: Stage) -> tuple[str, str]:
+    """How many a step removed, and why: `2`, `fail x.v < z.v`."""
+    assert stage.removed
+    one = stage.removed == 1
+    match stage.step, stage.what.partition(" "):
+        case "events", ("with", _, value):
+            fate = f"{'lacks' if one else 'lack'} {value}"
+        case "events" | "window", _:
+            fate = f"{'is' if one else 'are'} not {stage.what}"
+        case "scan", _:
+            fate = f"{'follows' if one else 'follow'} no {stage.what.rpartition(' ')[2]}"
+        case "construction" | "anti-join", ("no", _, forbidden):
+            fate = f"{'has' if one else 'have'} {forbidden}"
+        case _:
+            fate = f"{'fails' if one else 'fail'} {stage.what}"
+    return f"{stage.removed:,}", fate
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
+
+
+def _subject(stage: Stage) -> str:
+    """`5 events for x`, `2 candidates b → c`."""
+    return f"{_units(stage)} {_whose(stage)}"
+
+
+def _whose(stage: Stage) -> str:
+    match stage.step:
+        case "filter":
+            return f"for {stage.of}"
+        case "scan":
+            _, _, after = stage.what.partition(": ")
+            return f"for {stage.of}{after and ' '}{after}"
+        case "events":
+            return stage.what
+        case _:
+            return stage.of
+
+
+_PLURALS = {"match": "matches", "copy": "copies"}
+
+
+def units(unit: str, count: int) -> str:
+    """`match` of one, `matches` of others."""
+    return unit if count == 1 else _PLURALS.get(unit, unit + "s")
+
+
+def _units(stage: Stage) -> str:
+    return f"{stage.left:,} {units(stage.unit, stage.left)}"

@@ -20,6 +20,7 @@ class Diagram:
     width: float = 0
     height: float = 0
     boxes: list[dict[str, Any]] = field(default_factory=list)
+    bars: list[dict[str, Any]] = field(default_factory=list)
     circles: list[dict[str, Any]] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
     heads: list[dict[str, Any]] = field(default_factory=list)
@@ -28,6 +29,12 @@ class Diagram:
     def box(self, x: float, y: float, width: float, height: float, colour: str = GREY) -> None:
         self.boxes.append({"x": x, "y": y, "x2": x + width, "y2": y + height, "colour": colour})
         self._reach(x + width, y + height)
+
+    def bar(self, start: float, end: float, y: float, colour: str) -> None:
+        """From the left to the right, y in the middle."""
+        if end > start:
+            self.bars.append({"x": start, "y": y - 5.5, "x2": end, "y2": y + 5.5, "colour": colour})
+            self._reach(end, y + 5.5)
 
     def circle(self, x: float, y: float, radius: float, colour: str = INK) -> None:
         self.circles.append({"x": x, "y": y, "size": (2 * radius) ** 2, "colour": colour})
@@ -44,10 +51,10 @@ class Diagram:
             self._reach(x, y)
 
     def text(self, x: float, y: float, text: str, style: str = "detail", colour: str = INK) -> float:
-        """Writes from (x, y) to the right, y in the middle of the line; returns where the text ends."""
+        """Writes from (x, y) to the right, a number to the left, y in the middle of the line; returns where it ends."""
         self.texts.append({"x": x, "y": y, "text": text, "style": style, "colour": colour})
-        end = x + len(text) * CHAR * (1.05 if style == "name" else 1)
-        self._reach(x if style == "middle" else end, y + 8)
+        end = x if style in ("middle", "number") else x + len(text) * CHAR * (1.05 if style == "name" else 1)
+        self._reach(end, y + 8)
         return end
 
     def _reach(self, x: float, y: float) -> None:
@@ -69,6 +76,9 @@ class Diagram:
             alt.Chart(_data(self.boxes))
             .mark_rect(fillOpacity=0.13, strokeWidth=1.2, cornerRadius=5)
             .encode(x=x, y=y, x2="x2:Q", y2="y2:Q", fill=_raw("fill"), stroke=_raw("stroke")),
+            alt.Chart(_data(self.bars))
+            .mark_rect(opacity=0.85)
+            .encode(x=x, y=y, x2="x2:Q", y2="y2:Q", fill=_raw("fill")),
             alt.Chart(_data(self.circles))
             .mark_point(filled=False, opacity=1, strokeWidth=1.5)
             .encode(x=x, y=y, size=alt.Size("size:Q", scale=None, legend=None), color=colour),
@@ -83,6 +93,8 @@ class Diagram:
 _STYLES: dict[str, dict[str, Any]] = {
     "name": {"align": "left", "fontSize": 13, "fontWeight": "bold"},
     "detail": {"align": "left", "fontSize": 11, "font": MONO},
+    "number": {"align": "right", "fontSize": 11, "font": MONO},
+    "note": {"align": "left", "fontSize": 11},
     "middle": {"align": "center", "fontSize": 12, "fontWeight": "bold"},
 }
 

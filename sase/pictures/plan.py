@@ -50,7 +50,7 @@ def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], s
         match name:
             case "Sequence scan":
                 pushed = [stage for stage in stages if stage.step == "scan"]
-                done[at] = " · ".join(f"{stage.left:,} {stage.what.removeprefix('instances of ')}" for stage in pushed)
+                done[at] = " · ".join(f"{stage.left:,} {stage.of}" for stage in pushed)
             case "Sequence construction":
                 done[at] = _total(stages, "sequences", "sequence", "sequences")
             case "Selection":

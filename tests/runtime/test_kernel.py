@@ -377,12 +377,18 @@ def test_only_what_the_window_reaches_is_carried(negated: tuple[Negated, ...], r
         assert 10 * reach - 1 <= partition.carried_rows <= 10 * reach
 
 
-def test_work_stays_linear_in_a_group_without_a_window() -> None:
+def test_work_stays_linear_in_a_group_without_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = Pattern(("a", "b"), where=((Compare("a", "m", "=", "b", "m"),),))
     rows = rows_of(*(f"a{i}" for i in range(4000)), pattern=pattern, m=range(4000))
-    counters: list[int] = []
-    assert list(run(task_for(pattern, chunk_rows=10), iter(batches_of(rows, 10)), counters.extend)) == []
-    assert Counters.of(pattern, np.array(counters)).pushed[0] < 3 * len(rows)
+    sizes: list[int] = []
+
+    def seen(query: kernel.Query, chunk: Events, *rest: Any) -> Iterator[kernel.Ints]:
+        sizes.append(len(chunk.time))
+        return sequences(query, chunk, *rest)
+
+    monkeypatch.setattr(matcher, "sequences", seen)
+    assert list(run(task_for(pattern, chunk_rows=10), iter(batches_of(rows, 10)))) == []
+    assert len(sizes) > 1 and sum(sizes) < 3 * len(rows)
 
 
 def test_matches_leave_before_all_are_found() -> None:
@@ -444,6 +450,25 @@ def test_counters() -> None:
         assert counters.rejected.tolist() == [1, 1]
         assert counters.killed.tolist() == [1]
         assert counters.sequences.tolist() == [2]
+
+
+@pytest.mark.parametrize("negated", [(), (Negated("x", "a", "b"),), (Negated("x", "b", None),)])
+@pytest.mark.parametrize("stacks", [True, False])
+def test_what_is_carried_to_another_chunk_is_counted_once(stacks: bool, negated: tuple[Negated, ...]) -> None:
+    where = ((Compare("a", "m", "<", "b", "m"),),)
+    pattern = Pattern(("a", "b"), negated, where, within=10, stacks=stacks)
+    rows = rows_of(*(f"{'aabxb'[i % 5]}{i}" for i in range(100)), pattern=pattern, m=[i % 7 for i in range(100)])
+
+    def counted(size: int) -> Counters:
+        flat: list[int] = []
+        list(run(task_for(pattern, chunk_rows=size), iter(batches_of(rows, size)), flat.extend))
+        return Counters.of(pattern, np.array(flat))
+
+    whole, chunks = counted(1000), counted(7)
+    if stacks:
+        assert whole.pushed.tolist() == chunks.pushed.tolist() == [40, 40]
+    for each in (whole, chunks):
+        assert each.visited[0] - each.rejected.sum() == each.sequences[0] > 0
 
 
 # --- with and without numba ------------------------------------------------------------------------------------------

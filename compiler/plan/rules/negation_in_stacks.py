@@ -4,15 +4,15 @@ from dataclasses import replace
 
 from sase.compiler.core.errors import OptionError
 from sase.compiler.plan.logical import Negation, Plan
-from sase.compiler.plan.separate import separate
+from sase.compiler.plan.separate import is_exact, separate
 
 
 def negation_in_stacks(plan: Plan) -> Plan:
     """Ships negated events to the kernel, which looks them up while it builds sequences (seed 004's neg_link).
 
     May not touch a negated component that does not share the partition key: its events would have to be in every
-    partition. Nor one with a predicate that does not come apart. Nor a pattern of one positive component: there,
-    the anti-join needs no kernel at all.
+    partition. Nor one with a predicate that does not come apart, or not exactly. Nor a pattern of one positive
+    component: there, the anti-join needs no kernel at all.
     """
     strategy = plan.strategy.negation
     if strategy == "anti-join" or (strategy == "auto" and len(plan.query.positive) == 1):
@@ -35,6 +35,9 @@ def why_not_in_stacks(negation: Negation, plan: Plan) -> str | None:
         if test.attribute(negation.variable) is None:
             return f"{negation.variable} is not part of the partition key {test}"
     for predicate in negation.predicates:
-        if separate(predicate) is None:
+        clauses = separate(predicate)
+        if clauses is None:
             return f"{predicate} does not come apart into terms of single events"
+        if not is_exact(clauses):
+            return f"{predicate} may overflow, and is left to Spark"
     return None

@@ -31,7 +31,7 @@ SLICE = 921_600_000_000  # 10 days 16 hours
 PATTERN = Pattern(
     positive=("x", "y"),
     where=(
-        (Compare("x", "amount", ">", "y", "_y_1"),),
+        (Compare("x", "_x_1", ">", "y", "_y_1"),),
     ),
     within=WINDOW,
 )
@@ -47,7 +47,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "x": "type = 'MEDICINE-TAKEN' AND amount IS NOT NULL AND name = 'John' AND medicine = 'Antibiotics'",
+        "x": "type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
         "y": "type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
     }
     events = events.withColumns({"_" + name: F.expr(condition) for name, condition in fills.items()})
@@ -57,7 +57,8 @@ def relevant_events(events: DataFrame) -> DataFrame:
         "name",
         "medicine",
         "amount",
-        F.expr("CASE WHEN _y THEN 1000 - CAST(amount AS BIGINT) END").alias("_y_1"),
+        F.expr("CASE WHEN _x THEN CASE WHEN NOT amount BETWEEN -1000000000 AND 1000000000 THEN 9223372036854775807 ELSE amount END END").alias("_x_1"),
+        F.expr("CASE WHEN _y THEN CASE WHEN NOT amount BETWEEN -1000000000 AND 1000000000 THEN -9223372036854775807 ELSE 1000 - CAST(amount AS BIGINT) END END").alias("_y_1"),
         ticks(events, "ts").alias("_time"),
         state_bits(fills).alias("_states"),
     ).where("_states <> 0")
@@ -95,6 +96,14 @@ def sequences(events: DataFrame) -> DataFrame:
     )
 
 
+def select(matches: DataFrame) -> DataFrame:
+    """Selection: conditions on whole sequences."""
+    return (
+        matches
+        .where("(x.amount + y.amount) > 1000")
+    )
+
+
 def transform(matches: DataFrame) -> DataFrame:
     """One row per match."""
     return matches.select(
@@ -111,6 +120,7 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
     relevant = relevant_events(events)
     relevant = time_slices(relevant)
     matches = sequences(relevant)
+    matches = select(matches)
     return transform(matches)
 
 
