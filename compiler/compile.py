@@ -15,7 +15,6 @@ from sase.compiler.plan.choose import Choices, choose
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import PhysicalPlan
 from sase.compiler.plan.planner import physical_plan
-from sase.compiler.plan.rules.negation_in_stacks import move_into_stacks
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 
@@ -74,11 +73,7 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    choices = choose(query, options.strategy, options.disable, options.statistics)
-    if stream and options.strategy.negation != "anti-join" and "negation_in_stacks" not in options.disable:
-        # A stream has no join that would do for a lone positive component.
-        chosen = replace(choices.chosen, plan=move_into_stacks(choices.chosen.plan))
-        choices = replace(choices, chosen=chosen)
+    choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, generate(physical, version, standalone))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from sase.runtime.errors import SaseRunError
+
 FORMATS = ("parquet", "json", "csv", "delta")
+LIMIT = 20
 AVAILABLE_NOW = "available-now"
 BUCKETS = 8
 """How many states the keys of a stream are spread over, unless somebody says."""
@@ -32,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="format of the matches (default: what --out ends with, else parquet; json for -)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
+    parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
     parser.add_argument(
         "--late-out",
         metavar="DIR",
@@ -39,7 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="fail at the first event that cannot take part")
     parser.add_argument(
-        "--limit", metavar="N", type=positive, default=20, help="how many matches to print (default: %(default)s)"
+        "--max-window-events-per-key",
+        metavar="N",
+        type=positive,
+        help="fail, and name the key, if a window holds more events of one; without it, a worker may run out of memory",
     )
     parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
 
@@ -76,18 +83,30 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-files-per-trigger", metavar="N", type=positive, help="at most so many new files per micro-batch"
     )
     group.add_argument(
-        "--max-state-events-per-key",
-        metavar="N",
-        type=positive,
-        help="fail if the window holds more events of a key",
-    )
-    group.add_argument(
         "--buckets",
         metavar="N",
         type=positive,
         default=BUCKETS,
         help="how many states the keys are spread over; fixed for the life of a checkpoint (default: %(default)s)",
     )
+
+
+def refuse_idle(arguments: argparse.Namespace) -> None:
+    """Options that would do nothing are a misunderstanding, and better said than left."""
+    if arguments.out and arguments.limit is not None:
+        raise SaseRunError("--limit is how many matches are printed, and --out writes all of them: leave one out")
+    overwrite = arguments.overwrite and not arguments.late_out
+    if not arguments.out and (overwrite or arguments.out_format):
+        option = "--overwrite" if overwrite else "--out-format"
+        raise SaseRunError(f"{option} goes with --out PATH: without it, matches are printed")
+
+
+def stream_options(arguments: argparse.Namespace) -> list[str]:
+    """The options of a stream that were given."""
+    parser = argparse.ArgumentParser()
+    add_stream_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    return [f"--{name.replace('_', '-')}" for name, value in defaults.items() if getattr(arguments, name) != value]
 
 
 def positive(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Literal
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 Events = DataFrame | Mapping[str | None, DataFrame] | Sequence[tuple[str | None, DataFrame]]
 """One table with a type column; or tables by event type, where None stands for a table of several types."""
 
+FURTHEST = 8 * 10**18
+"""Integer times beyond it, on either side, cannot take part: with a window added, they might not fit into 64 bits."""
 
 CORRUPT = "_corrupt_record"
 """Where Spark's readers put a record that they cannot read, if there is such a column."""
@@ -45,7 +47,9 @@ CORRUPT = "_corrupt_record"
 class Source:
     """Where an event has its type, time and tie-breaker, and the columns that the query reads of each event type.
 
-    `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not.
+    `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not. `where`
+    holds for every event that can take part, and is so plain that Spark need not read the files, or parts of files, in
+    which it holds nowhere. A stream, in which every event tells the time, does without.
     """
 
     time: str
@@ -53,12 +57,26 @@ class Source:
     order: str | None
     time_kind: Literal["timestamp", "integer"]
     types: Mapping[str, Mapping[str, str]]
+    where: str | None = None
+
+    @property
+    def whole(self) -> Source:
+        """All events of the query's types, whether they can take part or not."""
+        return replace(self, where=None)
 
     @property
     def required(self) -> dict[str, str]:
         """The columns without whose value an event cannot take part, and what they hold."""
         order = {} if self.order is None else {self.order: "tie-breaker"}
         return {self.type: "type", self.time: "time", **order}
+
+    @property
+    def usable(self) -> dict[str, str]:
+        """What an event needs to take part, and the condition that it has it."""
+        present = {what: f"{quoted(column)} IS NOT NULL" for column, what in self.required.items()}
+        if self.time_kind == "integer":
+            present["usable time"] = f"{quoted(self.time)} BETWEEN {-FURTHEST} AND {FURTHEST}"
+        return present
 
     @property
     def columns(self) -> dict[str, dict[str, str]]:
@@ -99,7 +117,7 @@ that a small query takes."""
 def flaws(united: DataFrame, source: Source) -> dict[str, str]:
     """Why an event cannot take part, in words and in Spark SQL. The first that holds is the reason."""
     unreadable = {"that cannot be read": f"{CORRUPT} IS NOT NULL"} if CORRUPT in united.columns else {}
-    return unreadable | {f"without a {what}": f"{quoted(name)} IS NULL" for name, what in source.required.items()}
+    return unreadable | {f"without a {what}": f"NOT ({has})" for what, has in source.usable.items()}
 
 
 def reason(united: DataFrame, source: Source) -> Column:
@@ -153,11 +171,16 @@ def types_there(events: Events, source: Source, most: int) -> tuple[list[str], b
     found, every = dict[str, None](), True
     for table in _tables(events, source):
         if table.shared:
-            column = F.col(quoted(table.spelling(source.type) or source.type)).cast("string")
-            rows = table.frame.select(column).head(most)
+            rows = table.frame.select(table.event_type(source)).head(most)
             found |= dict.fromkeys(value for (value,) in rows if value is not None)
             every = every and len(rows) < most
     return sorted(found), every
+
+
+def is_there(events: Events, source: Source, event_type: str) -> bool:
+    """Whether an event has the type: asked where `source.where` may have kept all of them from being read."""
+    tables = [table for table in _tables(events, source) if table.shared and not table.is_text and source.where]
+    return any(table.frame.where(table.event_type(source) == event_type).head(1) for table in tables)
 
 
 def own_tables(events: Events) -> set[str]:
@@ -249,6 +272,11 @@ class _Table:
     def whose(self) -> str:
         return "the events" if self.shared else f"the {self.types[0]} events"
 
+    @property
+    def is_text(self) -> bool:
+        """Whether all of it is read in any case, and what cannot be read is marked."""
+        return CORRUPT in self.frame.columns
+
     def spelling(self, name: str) -> str | None:
         """The column's name as the table has it."""
         names = [column for column in self.frame.columns if column.lower() == name.lower()]
@@ -261,6 +289,9 @@ class _Table:
     def is_plain(self, name: str, kind: DataType | None) -> bool:
         """Whether the table has the column under this very name, and of this type."""
         return self.spelling(name) == name and kind in (None, self.kind(name))
+
+    def event_type(self, source: Source) -> Column:
+        return F.col(quoted(self.spelling(source.type) or source.type)).cast("string")
 
     def lacks(self, name: str) -> str:
         near = get_close_matches(name.lower(), [column.lower() for column in self.frame.columns], n=1)
@@ -290,6 +321,11 @@ class _Table:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
+                pruned = plain and all(self.spelling(name) == name for name in source.columns) and not self.is_text
+                if source.where and pruned:
+                    # On the table's own columns: a filter on what is made of them would not reach the files.
+                    missing = " OR ".join(f"{quoted(name)} IS NULL" for name in source.required)
+                    events = events.where(f"({source.where}) OR {missing}")
         for column, kind in columns.items():
             declaring = [name for name in self.types if name in column.declared]
             partly = not column.required and len(declaring) < len(self.types)
@@ -303,7 +339,7 @@ class _Table:
                 # Whatever the table holds there: an event has the attributes that its type declares, and no others.
                 value = F.when(event_type.isin(*declaring), value)
             selected.append(value.alias(column.name))
-        if CORRUPT in self.frame.columns and CORRUPT not in source.columns:
+        if self.is_text and CORRUPT not in source.columns:
             selected.append(CORRUPT)
         return events.select(*selected)
 

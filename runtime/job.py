@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import DataFrame
 
-from sase.runtime.arguments import add_arguments
+from sase.runtime.arguments import LIMIT, add_arguments, refuse_idle
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, check
+from sase.runtime.interrupt import interruptible
 from sase.runtime.io.inputs import (
     Csv,
     Files,
@@ -38,8 +39,9 @@ from sase.runtime.io.output import (
 from sase.runtime.io.report import summary
 from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
+from sase.runtime.ssc import Options
 
-FindMatches = Callable[[DataFrame], DataFrame]
+FindMatches = Callable[[DataFrame, Options], DataFrame]
 
 EXAMPLES = """\
 examples:
@@ -67,7 +69,7 @@ def main(
     add_arguments(parser)
     arguments = parser.parse_args(argv)
     try:
-        run_job(find_matches, source, arguments, default_events, name=name)
+        interruptible(lambda: run_job(find_matches, source, arguments, default_events, name=name))
     except SaseRunError as error:
         if arguments.verbose:
             traceback.print_exc()
@@ -88,6 +90,7 @@ def run_job(
 ) -> int:
     """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
     started = time.perf_counter()
+    refuse_idle(arguments)
     given = specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose)
@@ -97,7 +100,8 @@ def run_job(
             if place:
                 _protect(files, option, place, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally(arguments.strict)
-        matches = find_matches(check(read_events(spark, inputs, source), source, tally))
+        options = Options(arguments.max_window_events_per_key)
+        matches = find_matches(check(read_events(spark, inputs, source), source, tally), options)
         found = _deliver(matches, arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:
@@ -136,7 +140,7 @@ def _protect(files: Files, option: str, place: str, overwrite: bool, inputs: Ite
 
 def _deliver(matches: DataFrame, arguments: argparse.Namespace) -> int:
     if arguments.out is None:
-        return show(matches, arguments.limit)
+        return show(matches, arguments.limit or LIMIT)
     format = format_to_write(arguments)
     if arguments.out == STDOUT:
         return print_all(matches, format)

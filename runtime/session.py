@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from sase.runtime.errors import SaseRunError
+from sase.runtime.io.report import starting
 from sase.runtime.java import ensure_java
 
 PARTITIONS_A_CORE = 4
@@ -46,6 +47,7 @@ def _join_submitted(settings: dict[str, str]) -> None:
 
 
 def _start_local(settings: dict[str, str], verbose: bool) -> None:
+    starting()
     ensure_java()
     # A stream that is stopped while its sink works matches a long message with a recursive expression.
     settings |= {"spark.driver.extraJavaOptions": "-Xss16m"}

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sase
-from sase.compiler.core.errors import CatalogError, OptionError, SaseError
+from sase.compiler.core.errors import CatalogError, OptionError, SaseError, did_you_mean
 from sase.runtime.errors import SaseRunError
+from sase.runtime.interrupt import interruptible
+from sase.runtime.io.report import starting
 
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
     from sase.compiler.core.catalog import Catalog
+    from sase.compiler.languages.front_end import Parsed
 
 EXAMPLES = """\
 examples:
   sase compile shoplifting.sase --catalog retail.toml -o job.py
   sase run shoplifting.sase --catalog retail.toml --events events.parquet
+  sase run -q "EVENT SEQ(login a, !purchase p, logout z) WHERE [user] WITHIN 1 hour" --events clicks.jsonl
   sase run shoplifting.sase --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
@@ -34,8 +39,10 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
-        status: int = arguments.command(arguments)
-        return status
+        command: Callable[[argparse.Namespace], int] = arguments.command
+        if command is _run and arguments.stream:
+            return _run(arguments)  # a stream listens for Ctrl-C by itself
+        return interruptible(lambda: command(arguments))
     except SaseError as error:
         print(error, file=sys.stderr)
     except (CatalogError, OptionError, SaseRunError) as error:
@@ -65,20 +72,28 @@ def _compile(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from sase.runtime.job import run_job
+    from sase.runtime.arguments import stream_options
 
-    query = _query(arguments)
-    bound = query.compiled.query
+    if arguments.stream and arguments.html:
+        raise OptionError("--html shows a run that has ended, and a stream does not end")
+    if not arguments.stream and (idle := stream_options(arguments)):
+        raise OptionError(f"{', '.join(idle)}: for streams, and this is none without --stream")
+    query = interruptible(lambda: _query(arguments))
+    starting()
+    bound, module = query.compiled.query, query.module
     name = Path(bound.filename).stem
     if arguments.stream:
-        if arguments.html:
-            raise OptionError("--html shows a run that has ended, and a stream does not end")
         from sase.runtime.stream.job import run_stream
 
-        module = query.module
         state = getattr(module, "STATE", None)
         return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)
-    status = run_job(query.module.find_matches, query.module.SOURCE, arguments, bound.stream, name=name)
+    from sase.outlook import warning
+    from sase.runtime.io.inputs import open_events
+    from sase.runtime.job import run_job
+
+    if text := warning(query, lambda: open_events(arguments, module.SOURCE, bound.stream)):
+        print(f"warning: {text}", file=sys.stderr)
+    status = run_job(module.find_matches, module.SOURCE, arguments, bound.stream, name=name)
     if arguments.html:
         _report(arguments, query)
     return status
@@ -89,6 +104,7 @@ def _explain(arguments: argparse.Namespace) -> int:
     sys.stdout.write(query.explain())
     stages: Sequence[Stage] = ()
     if arguments.analyze:
+        starting()
         from sase.analysis.stages import table
         from sase.runtime.io.inputs import open_events
 
@@ -121,29 +137,36 @@ def _check(arguments: argparse.Namespace) -> int:
     catalog = _catalog(arguments)
     if catalog.types is None:
         print("note: no catalog, so types and attributes are not checked", file=sys.stderr)
-    failed = 0
+    failed, parameters = 0, set[str]()
     for name in arguments.queries:
         try:
-            read(_read(name), name).bind(catalog)
+            parsed = read(_read(name), name)
+            parameters |= parsed.parameters
+            parsed.bind(catalog)
         except SaseError as error:
             failed += 1
             print(error, end="\n\n", file=sys.stderr)
     if failed:
         print(f"{failed} of {len(arguments.queries)} queries have errors", file=sys.stderr)
-    return 1 if failed else 0
+        return 1
+    _refuse_unknown(arguments, parameters)
+    return 0
 
 
 def _statistics(arguments: argparse.Namespace) -> int:
+    starting()
     from sase.analysis.statistics import describe, statistics
     from sase.api import compile
+    from sase.compiler.languages.sase.front_end import read
     from sase.runtime.errors import explained
     from sase.runtime.io.inputs import read_as_is
 
     catalog = _catalog(arguments)
     tables = read_as_is(arguments, catalog.types or ())
     with explained():
-        queries = [compile(_read(name), catalog, events=dict(tables), filename=name) for name in arguments.query]
-        found = statistics(tables, queries, catalog)
+        parsed = [read(_read(name), name) for name in arguments.query]
+        _refuse_unknown(arguments, {name for query in parsed for name in query.parameters})
+        found = statistics(tables, [compile(query, catalog, events=tables) for query in parsed], catalog)
     try:
         found.save(arguments.output)
     except OSError as error:
@@ -172,32 +195,62 @@ def _catalog(arguments: argparse.Namespace) -> Catalog:
 
     catalog = Catalog.load(arguments.catalog) if arguments.catalog else Catalog()
     columns = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
-    given = dict(_parameter(text) for text in arguments.param)
-    return replace(catalog, **columns, parameters={**catalog.parameters, **given})
+    return replace(catalog, **columns, parameters={**catalog.parameters, **_parameters(arguments)})
+
+
+def _parameters(arguments: argparse.Namespace) -> dict[str, object]:
+    return dict(_parameter(text) for text in arguments.param)
 
 
 def _parameter(text: str) -> tuple[str, object]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise OptionError(f"--param takes NAME=VALUE, not {text!r}")
+    return name, _value(value)
+
+
+_ITEM = re.compile(r"\s*(?:'((?:[^']|'')*)'|([^,]*))\s*(,|\Z)")
+
+
+def _value(text: str) -> object:
+    """A number or a text; with commas, a list of them. What stands in 'quotes' is one text, whatever it is."""
+    values, at, several = list[object](), 0, False
+    while at < len(text):
+        item = _ITEM.match(text, at)
+        assert item is not None, "the second alternative takes anything"
+        values.append(_plain(item[2].strip()) if item[1] is None else item[1].replace("''", "'"))
+        at, several = item.end(), several or item[3] == ","
+    return values if several else values[0] if values else ""
+
+
+def _plain(text: str) -> object:
     for reader in (int, float):
         try:
-            return name, reader(value)
+            return reader(text)
         except ValueError:
             continue
-    return name, value
+    return text
+
+
+def _refuse_unknown(arguments: argparse.Namespace, known: Collection[str]) -> None:
+    for name in _parameters(arguments):
+        if name not in known:
+            clue = did_you_mean(name, known, "there are") or "there are none"
+            raise OptionError(f"--param {name}: the query has no parameter {{{name}}}: {clue}")
 
 
 def _query(arguments: argparse.Namespace) -> Query:
-    if getattr(arguments, "html", None):
+    if html := getattr(arguments, "html", None):
         from sase.pictures.picture import require
 
         require()  # rather now than after the run
+        if not Path(html).absolute().parent.is_dir():
+            raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
     from sase.api import compile, with_schema
-    from sase.compiler.languages.sase.front_end import read
     from sase.compiler.plan.rules import NAMES
 
-    parsed = read(_read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase")
+    parsed = _parsed(arguments)
+    _refuse_unknown(arguments, parsed.parameters)
     catalog = _catalog(arguments)
     if catalog.types is None:
         if not arguments.events and parsed.stream:
@@ -206,6 +259,7 @@ def _query(arguments: argparse.Namespace) -> Query:
             raise OptionError(
                 "no event types are known: add --catalog FILE, or --events to read the schema from the data"
             )
+        starting()
         from sase.runtime.io.inputs import read_columns
 
         catalog = with_schema(catalog, parsed, read_columns(arguments, parsed.types))
@@ -218,6 +272,16 @@ def _query(arguments: argparse.Namespace) -> Query:
         standalone=getattr(arguments, "standalone", False),
         stream=getattr(arguments, "stream", False),
     )
+
+
+def _parsed(arguments: argparse.Namespace) -> Parsed:
+    from sase.compiler.languages.sase.front_end import read
+
+    if (arguments.query is None) == (arguments.inline is None):
+        raise OptionError("the query is a file, or its text with -q: give one of them")
+    if arguments.inline is not None:
+        return read(arguments.inline, "query.sase")
+    return read(_read(arguments.query), arguments.query if arguments.query != "-" else "stdin.sase")
 
 
 # ---- the parser ---------------------------------------------------------------------------------
@@ -328,7 +392,8 @@ def _statistics_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _query_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", metavar="QUERY", help="query file, or - for standard input")
+    parser.add_argument("query", metavar="QUERY", nargs="?", help="query file, or - for standard input")
+    parser.add_argument("-q", dest="inline", metavar="TEXT", help="the query itself, in place of a file")
 
 
 def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
@@ -350,7 +415,11 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--type", metavar="COLUMN", help="type column (default: the catalog's, or type)")
     group.add_argument("--order", metavar="COLUMN", help="tie-breaker column for events at one time")
     group.add_argument(
-        "--param", metavar="NAME=VALUE", action="append", default=[], help="value of {NAME}, or of WITHIN NAME"
+        "--param",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="value of {NAME}, or of WITHIN NAME; a list has commas: ids=1,2,3",
     )
 
 

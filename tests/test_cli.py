@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import runpy
+import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from sase.cli import main
+from sase import compile
+from sase.cli import _value, main
+from sase.outlook import warning
+from sase.runtime.interrupt import interruptible
+from sase.runtime.io.report import starting
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 SHOPLIFTING = [str(EXAMPLES / "shoplifting.sase"), "--catalog", str(EXAMPLES / "retail.toml")]
@@ -102,6 +113,21 @@ def test_check_without_a_catalog_says_what_it_leaves_out(capsys: pytest.CaptureF
         (["compile", *SHOPLIFTING, "--disable", "magic"], "error: there is no rule 'magic': the rules are "),
         (["compile", *SHOPLIFTING, "-o", "/nowhere/job.py"], "error: /nowhere/job.py cannot be written: "),
         (["compile", SHOPLIFTING[0], "--catalog", "none.toml"], "error: none.toml: cannot be read: No such file"),
+        (["compile", *SHOPLIFTING, "--param", "T=1"], "error: --param T: the query has no parameter {T}: "
+         "there are none\n"),
+        (["check", *SHOPLIFTING, "--param", "T=1"], "error: --param T: the query has no parameter {T}: there are none"),
+        (["compile", *SHOPLIFTING, "-q", "EVENT A x"], "error: the query is a file, or its text with -q: give one of "),
+        (["run", *RETAIL], "error: the query is a file, or its text with -q: give one of "),
+        (["run", *SHOPLIFTING, *RETAIL, "--limit", "3", "--out", "x"], "error: --limit is how many matches are "
+         "printed, and --out writes all of them: leave one out\n"),
+        (["run", *SHOPLIFTING, *RETAIL, "--overwrite"], "error: --overwrite goes with --out PATH: without it, matches "
+         "are printed\n"),
+        (["run", *SHOPLIFTING, *RETAIL, "--out-format", "csv"], "error: --out-format goes with --out PATH: "),
+        (["run", *SHOPLIFTING, *RETAIL, "--checkpoint", "c", "--buckets", "2"], "error: --checkpoint, --buckets: for "
+         "streams, and this is none without --stream\n"),
+        (["run", *SHOPLIFTING, *RETAIL, "--html", "nowhere/page.html"], "error: --html nowhere/page.html: there is no "
+         "folder nowhere\n"),
+        (["explain", *SHOPLIFTING, "--html", "nowhere/page.html"], "error: --html nowhere/page.html: there is no "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_said_in_one_line(
@@ -110,6 +136,100 @@ def test_what_cannot_be_done_is_said_in_one_line(
     status, out, err = sase(capsys, *arguments)
     assert (status, out) == (1, "")
     assert err.startswith(message) and err.count("\n") == 1
+
+
+def test_a_query_may_stand_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    text = Path(SHOPLIFTING[0]).read_text(encoding="utf-8")
+    _, from_file, _ = sase(capsys, "explain", *SHOPLIFTING)
+    assert sase(capsys, "explain", "-q", text, *SHOPLIFTING[1:]) == (0, from_file, "")
+    status, _, err = sase(capsys, "run", "-q", "EVENT SHELF-READING x WHERE x.idd = 1", *SHOPLIFTING[1:], *RETAIL)
+    assert status == 1 and err.startswith("query.sase:1:31: error: SHELF-READING x declares no attribute idd")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12", 12),
+        ("1.5", 1.5),
+        ("12 hours", "12 hours"),
+        ("O'Brien", "O'Brien"),
+        ("1,2,3", [1, 2, 3]),
+        ("food, toys", ["food", "toys"]),
+        ("1,", [1]),
+        ("'12'", "12"),
+        ("'a,b'", "a,b"),
+        ("'a,b','it''s'", ["a,b", "it's"]),
+        ("", ""),
+    ],
+)
+def test_the_value_of_a_parameter_is_a_number_a_text_or_a_list(text: str, value: object) -> None:
+    assert _value(text) == value and type(_value(text)) is type(value)
+
+
+def test_a_terminal_is_told_at_once_that_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    starting.cache_clear()
+    for kind, said in ((io.StringIO, ""), (Terminal, "starting Spark …\n")):
+        monkeypatch.setattr(sys, "stderr", kind())
+        starting()
+        starting()
+        assert sys.stderr.getvalue() == said  # type: ignore[attr-defined]
+        starting.cache_clear()
+
+
+def test_a_query_of_hours_is_warned_of(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """By the size of the events: the same query on few of them is nothing to warn of."""
+    few = tmp_path / "few.jsonl"
+    few.write_text('{"ts": 1, "type": "A"}\n{"ts": 2, "type": "B"}\n')
+    query = ["run", "-q", "EVENT SEQ(A x, B y, C z) WHERE x.ts + y.ts + z.ts < 0", "--events"]
+    assert sase(capsys, *query, str(few))[2].startswith("events read 2 ")
+    # A hole in a file counts as much as events do.
+    many = tmp_path / "many.jsonl"
+    many.write_bytes(few.read_bytes())
+    compiled = compile(query[2], events=str(few))
+    os.truncate(many, 64_000_000)
+    text = warning(compiled, lambda: compiled.tables(str(many)))
+    assert text is not None and re.fullmatch(
+        r"by the cost model, about 1,000,000 events take \d+ h \d+ min and give [\d,]{12,} matches; WITHIN or an "
+        r"equivalence test such as \[id\] would bound it",
+        text,
+    )
+    compiled.run(str(many))
+    assert caplog.messages == [text]
+    bounded = compile("EVENT SEQ(A x, B y, C z) WITHIN 5", events=str(few))
+    assert warning(bounded, lambda: bounded.tables(str(many))) is None
+
+
+def test_ctrl_c_cancels_what_spark_does_and_says_one_word(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def wait_for_ever(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        time.sleep(600)
+        yield from batches
+
+    def press() -> None:
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(lambda: spark.range(1).mapInPandas(wait_for_ever, "id long").collect())
+    presser.join()
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+    assert (caplog.text, capfd.readouterr().err) == ("", "")
+
+
+def test_what_runs_interruptibly_returns_and_raises_as_ever() -> None:
+    assert interruptible(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        interruptible(lambda: 1 // 0)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +296,17 @@ def test_run_writes_matches_and_never_over_something(
     status, _, err = sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--out", str(out))
     assert (status, err) == (1, f"error: {out} exists: add --overwrite to replace it, or choose another --out\n")
     assert sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--out", str(out), "--overwrite")[0] == 0
+
+
+def test_a_window_that_holds_too_much_stops_the_run(capsys: pytest.CaptureFixture[str], spark: SparkSession) -> None:
+    status, out, err = sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--max-window-events-per-key", "1")
+    assert (status, out) == (1, "")
+    assert re.fullmatch(
+        r"error: more than 1 event of id=\d+ lie in one window: raise --max-window-events-per-key, shorten WITHIN, or "
+        r"keep such events out with a condition of their own\n",
+        err,
+    )
+    assert sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--max-window-events-per-key", "1000")[0] == 0
 
 
 def test_compile_errors_of_run_have_carets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

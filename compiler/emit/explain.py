@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sase.compiler.core.bound import EquivalenceTest, Predicate, Variable
 from sase.compiler.core.durations import spelled
-from sase.compiler.plan.choose import Choice, Choices
+from sase.compiler.plan.choose import Choices
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.physical import (
     AntiJoin,
@@ -35,9 +35,9 @@ from sase.compiler.plan.physical import (
 
 def explain(choices: Choices, physical: PhysicalPlan) -> str:
     sections = {
-        "Logical plan": logical_lines(choices.chosen.plan),
+        "Logical plan": logical_lines(choices.chosen.plan, physical.stream),
         "Physical plan": _physical_lines(physical),
-        f"Strategies, by cost: {_origin(choices)}": _strategy_lines(choices),
+        f"Strategies, by cost: {_origin(choices)}": _strategy_lines(choices, physical.stream),
     }
     return "\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()) + "\n"
 
@@ -45,18 +45,19 @@ def explain(choices: Choices, physical: PhysicalPlan) -> str:
 # ---- logical ------------------------------------------------------------------------------------
 
 
-def logical_lines(plan: Plan) -> list[str]:
+def logical_lines(plan: Plan, stream: bool = False) -> list[str]:
     return [
         f"  {name if index == 0 else '':<22} {detail}"
-        for name, details in operators(plan)
+        for name, details in operators(plan, stream)
         for index, detail in enumerate(details)
     ]
 
 
-def operators(plan: Plan) -> list[tuple[str, list[str]]]:
+def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
     """The operators that have something to do and what that is, in the order in which results leave: transformation
     first, scan last."""
-    negations = [("Negation", _negation(plan, negation, "anti-join")) for negation in reversed(plan.negations)]
+    how = _outside(stream)
+    negations = [("Negation", _negation(plan, negation, how)) for negation in reversed(plan.negations)]
     selection = [
         ("Selection", _conditions(plan.selection.predicates, plan.selection.equivalences)),
         ("Window", [plan.window_text] if plan.window else []),
@@ -69,6 +70,14 @@ def operators(plan: Plan) -> list[tuple[str, list[str]]]:
         ("Sequence scan", list(_scan(plan))),
     ]
     return [(name, details) for name, details in listed if details]
+
+
+IN_STACKS = "in the stacks"
+
+
+def _outside(stream: bool) -> str:
+    """How a negated component is evaluated that is not in the stacks."""
+    return "looked up for each sequence" if stream else "anti-join"
 
 
 def _result(plan: Plan) -> str:
@@ -88,7 +97,7 @@ def _negation(plan: Plan, negation: Negation, how: str) -> list[str]:
     place = f"before {before}" if after is None else f"after {after}"
     if after and before:
         place = f"between {after} and {before}"
-    equivalences = [test for test in negation.equivalences if test not in plan.scan.partition or how == "anti-join"]
+    equivalences = [test for test in negation.equivalences if test not in plan.scan.partition or how != IN_STACKS]
     conditions = _conditions(negation.predicates, equivalences)
     where = f" with {' and '.join(conditions)}" if conditions else ""
     return [f"no {negation.variable} {place}{where} ({how})"]
@@ -103,7 +112,7 @@ def _construction(plan: Plan) -> Iterator[str]:
     if construction.window:
         yield plan.window_text
     for negation in construction.negations:
-        yield from _negation(plan, negation, "in the stacks")
+        yield from _negation(plan, negation, IN_STACKS)
 
 
 def _scan(plan: Plan) -> Iterator[str]:
@@ -204,7 +213,7 @@ def _anti_join(join: AntiJoin, time_kind: str) -> str:
 # ---- the strategies -----------------------------------------------------------------------------
 
 
-def strategy_name(plan: Plan) -> str:
+def strategy_name(plan: Plan, stream: bool = False) -> str:
     """What sets a plan apart from the others: where its equivalence tests and negated components are evaluated."""
     partition, cross = (", ".join(map(str, tests)) for tests in (plan.scan.partition, plan.scan.cross))
     filtered = ", ".join(map(str, plan.construction.equivalences))
@@ -224,9 +233,10 @@ def strategy_name(plan: Plan) -> str:
     if plan.scan.slice:
         parts.append(f"slices of {_length(plan.scan.slice, plan.query.time_kind)}")
     if plan.construction.negations:
-        parts.append(f"{', '.join('!' + each.variable for each in plan.construction.negations)} in the stacks")
+        parts.append(f"{', '.join('!' + each.variable for each in plan.construction.negations)} {IN_STACKS}")
     if plan.negations:
-        parts.append(f"{', '.join('!' + each.variable for each in plan.negations)} by anti-join")
+        names = ", ".join("!" + each.variable for each in plan.negations)
+        parts.append(f"{names} {_outside(stream)}" if stream else f"{names} by {_outside(stream)}")
     return ", ".join(parts)
 
 
@@ -237,23 +247,21 @@ def _origin(choices: Choices) -> str:
     return "default statistics, for want of any (sase statistics makes them)"
 
 
-def _strategy_lines(choices: Choices) -> list[str]:
+def _strategy_lines(choices: Choices, stream: bool) -> list[str]:
+    """Seconds are those of a batch: what a stream takes is a matter of its micro-batches, too."""
     named = [("chosen", choices.chosen), *(("rejected", each) for each in choices.rejected)]
-    names = [strategy_name(each.plan) for _, each in named]
+    names = [strategy_name(each.plan, stream) for _, each in named]
     widest = max(map(len, names))
-    header = f"  {'':<9} {'':<{widest}} {'shuffled':>10} {'edges':>10} {'sequences':>10} {'seconds':>10}"
-    rows = [
-        f"  {verdict:<9} {name:<{widest}} {_costs(choice)}"
-        for (verdict, choice), name in zip(named, names, strict=True)
+    titles = ["shuffled", "edges", "sequences", *([] if stream else ["seconds"])]
+    rows = [("", "", titles)]
+    for (verdict, choice), name in zip(named, names, strict=True):
+        cost = choice.cost
+        quantities = [*map(_quantity, (cost.shuffled, cost.edges, cost.sequences)), f"{cost.seconds:,.2f}"]
+        rows.append((verdict, name, quantities[: len(titles)]))
+    return [
+        f"  {verdict:<9} {name:<{widest}} {' '.join(f'{text:>10}' for text in quantities)}"
+        for verdict, name, quantities in rows
     ]
-    return [header, *rows]
-
-
-def _costs(choice: Choice) -> str:
-    cost = choice.cost
-    return " ".join(
-        f"{text:>10}" for text in (*map(_quantity, (cost.shuffled, cost.edges, cost.sequences)), f"{cost.seconds:,.2f}")
-    )
 
 
 def _quantity(number: float) -> str:

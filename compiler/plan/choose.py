@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from sase.compiler.core import durations
-from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.bound import BoundQuery, TimeKind
 from sase.compiler.core.errors import OptionError
+from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.plan import rules
 from sase.compiler.plan.cost import Cost, calibration, cost
 from sase.compiler.plan.logical import Plan, basic_plan
@@ -52,7 +53,12 @@ class Choices:
 
 
 def choose(
-    query: BoundQuery, strategy: Strategy, disable: frozenset[str] = frozenset(), statistics: Statistics | None = None
+    query: BoundQuery,
+    strategy: Strategy,
+    disable: frozenset[str] = frozenset(),
+    statistics: Statistics | None = None,
+    *,
+    stream: bool = False,
 ) -> Choices:
     strategy = replace(
         strategy,
@@ -60,7 +66,7 @@ def choose(
         bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
     )
     known = statistics or default_statistics(query)
-    plans = _possible(query, _strategies(query, strategy, disable), disable)
+    plans = _possible(query, _strategies(query, strategy, disable, stream), disable)
     choices = [_fitted(plan, known, statistics, disable) for plan in _distinct(plans)]
     chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)
     _check_forced(chosen.plan)
@@ -71,8 +77,9 @@ def choose(
 # ---- the plans ----------------------------------------------------------------------------------
 
 
-def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) -> Iterator[Strategy]:
-    """The simplest first, since it wins where costs are much the same."""
+def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str], stream: bool) -> Iterator[Strategy]:
+    """The simplest first, since it wins where costs are much the same. A stream has no anti-join to weigh: what cannot
+    go into the stacks is looked up there."""
     tests = [] if "partition_by_equivalence" in disable else partitioning(query)
     attributes = [test.positive[0][1] for test in tests]
     equivalences = [strategy.equivalence]
@@ -81,7 +88,8 @@ def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) 
         equivalences = ["composite", *(f"{way}:{name}" for way in ways for name in attributes), "selection"]
     elif strategy.equivalence in ("pais", "multi-pais") and tests:
         equivalences = [f"{strategy.equivalence}:{name}" for name in attributes]
-    negations = ["auto", "anti-join"] if strategy.negation == "auto" and query.negated else [strategy.negation]
+    has_choice = strategy.negation == "auto" and query.negated and not stream
+    negations = ["auto", "anti-join"] if has_choice else [strategy.negation]
     for equivalence, negation in product(equivalences, negations):
         yield replace(strategy, equivalence=equivalence, negation=negation)
 
@@ -146,7 +154,7 @@ def _sliced(plan: Plan, measured: bool) -> Iterator[Plan]:
     if strategy.parallel == "key" or (strategy.parallel == "auto" and (plan.scan.partition or measured)):
         yield plan
     if strategy.parallel != "key":
-        for windows in SLICES:
+        for windows in (each for each in SLICES if each * within.ticks <= LONGEST[plan.query.time_kind]):
             yield slice_by_time(replace(plan, strategy=replace(strategy, slice=windows * within.ticks)))
 
 
@@ -172,6 +180,7 @@ def _bucketed(plan: Plan, statistics: Statistics) -> Plan:
     while lengths[0] % 2 == 0 and lengths[0] * MOST_BUCKETS > window:
         lengths.insert(0, lengths[0] // 2)
     enough = statistics.span / (PARTITIONS_A_CORE * max(1, statistics.cores))
+    enough = min(enough, LONGEST[plan.query.time_kind])
     lengths += [window << power for power in range(1, int(math.log2(LEAST_BUCKETS)) + 1) if window << power <= enough]
     shortest = min(lengths, key=lambda length: (round(joins(length), 6), abs(length - window)))
     return replace(plan, bucket=shortest if joins(shortest) < WORTHWHILE * joins(window) else window)
@@ -192,7 +201,7 @@ def _partitioned(plan: Plan, statistics: Statistics | None) -> Plan:
 # ---- what the user forces -----------------------------------------------------------------------
 
 
-def _ticks(option: str, value: int | str, time_kind: str, words: tuple[str, ...]) -> int | str:
+def _ticks(option: str, value: int | str, time_kind: TimeKind, words: tuple[str, ...]) -> int | str:
     """A length in ticks."""
     if value in words:
         return value
@@ -206,6 +215,8 @@ def _ticks(option: str, value: int | str, time_kind: str, words: tuple[str, ...]
         raise OptionError(f"{option} is {', '.join(words)} or a length such as {example}, not {value!r}")
     if length < 1 or length.denominator != 1:
         raise OptionError(f"a time {option} is at least one tick long")
+    if length > LONGEST[time_kind]:
+        raise OptionError(f"a time {option} is at most {longest(time_kind)} long")
     return int(length)
 
 

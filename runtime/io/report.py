@@ -1,11 +1,20 @@
-"""What a run says at its end: a table of matches, and one line of numbers."""
+"""What a run says: that it starts, a table of matches, and one line of numbers."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import cache
 
 CELL = 40
 """Longer values are cut."""
+
+
+@cache
+def starting() -> None:
+    """Once, and to a terminal only, so that it is not silent while Spark starts."""
+    if sys.stderr.isatty():
+        print("starting Spark …", file=sys.stderr, flush=True)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str | None]], numeric: Sequence[bool]) -> str:

@@ -25,6 +25,7 @@ from sase.runtime.events import (
     Events,
     Source,
     flaws,
+    is_there,
     names_of,
     own_tables,
     quoted,
@@ -220,7 +221,8 @@ def _strangers(counts: Counts, events: Events, source: Source) -> list[str]:
     found = [f"the table of the {name} events is empty" for name in counts.unseen if name in own]
     if shared := [name for name in counts.unseen if name not in own]:
         there, every = types_there(events, source, LOOK)
-        found += [stranger(name, there, every) for name in shared if name not in there]
+        strange = [name for name in shared if name not in there and (every or not is_there(events, source, name))]
+        found += [stranger(name, there, every) for name in strange]
     return found
 
 

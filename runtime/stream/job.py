@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
-import signal
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments
+from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments, refuse_idle
 from sase.runtime.errors import SaseRunError, explain, explained
 from sase.runtime.events import CORRUPT, Source, expected, shared_types
+from sase.runtime.interrupt import noted
 from sase.runtime.io import delta, inputs, output
 from sase.runtime.session import session
 from sase.runtime.stream.sink import Checkpoint, Places, Sink
@@ -82,6 +80,7 @@ def run_stream(
     state: str | None,
 ) -> int:
     """Runs until interrupted, or, with --trigger available-now, until all that is there is processed."""
+    refuse_idle(arguments)
     if arguments.out == output.STDOUT:
         raise SaseRunError("--out - is not for streams: without --out, a stream prints its matches as they come")
     if arguments.out and not arguments.checkpoint:
@@ -90,7 +89,7 @@ def run_stream(
         raise SaseRunError("--strict is not for streams: what cannot take part goes to --late-out")
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
-    options = Options(arguments.max_delay, arguments.max_state_events_per_key, arguments.buckets)
+    options = Options(arguments.max_delay, arguments.max_window_events_per_key, arguments.buckets)
     arguments.events = inputs.specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose, bar=False)
@@ -122,14 +121,14 @@ def run_stream(
         with _partitions(spark, stream.buckets):
             query = writer.start()
     line = StatusLine(source.time_kind, sink)
-    with _interruptible() as interrupted:
+    with noted() as interrupted:
         try:
             while not (interrupted.is_set() or _terminated(query)):
                 line.show(query.recentProgress)
             query.stop()
         except Exception as error:
             if not interrupted.is_set():
-                raise SaseRunError(_cause(error)) from error
+                raise SaseRunError(explain(error)) from error
         finally:
             with suppress(Exception):  # spark-submit ends its JVM at once
                 line.take(query.recentProgress)
@@ -148,28 +147,8 @@ def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
         spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-@contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C as a flag. As an exception it would hit a call to the JVM half-way, and break the connection to it."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _terminated(query: Any) -> bool:
     return bool(query.awaitTermination(0.3))
-
-
-def _cause(error: Exception) -> str:
-    """Our own message where a worker has raised one; else what Spark's exception comes down to."""
-    ours = re.search(r"SaseRunError: (.+)", str(error))
-    return ours[1] if ours else explain(error)
 
 
 # ---- sources ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sase.runtime.arguments import LIMIT
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.io import inputs, output
 from sase.runtime.stream.ssc import Stream
@@ -135,7 +136,7 @@ class Sink:
 
     def _matches(self, matches: DataFrame, batch: int) -> int:
         if self.places.out is None:
-            return output.show(matches, self.arguments.limit)
+            return output.show(matches, self.arguments.limit or LIMIT)
         return self._save(matches, self.places.out, self.places.format, batch)
 
     def _rejected(self, rejected: DataFrame, batch: int) -> None:

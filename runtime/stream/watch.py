@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, quoted, reason, record, ticks, unite
+from sase.runtime.ssc import check_limit
 from sase.runtime.stream.worker import EPOCH
 
 
@@ -23,14 +24,13 @@ class Options:
     """
 
     max_delay: str | int = 0
-    max_state_events_per_key: int | None = None
+    max_window_events_per_key: int | None = None
     buckets: int = BUCKETS
 
     def __post_init__(self) -> None:
         if self.buckets < 1:
             raise SaseRunError("the number of buckets is at least 1")
-        if self.max_state_events_per_key is not None and self.max_state_events_per_key < 1:
-            raise SaseRunError("a key has at least 1 event in the state")
+        check_limit(self.max_window_events_per_key)
 
     def delay(self, time_kind: str) -> str:
         """The delay as Spark's interval."""
@@ -68,7 +68,7 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
     event_type, time = F.col(quoted(source.type)), ticks(united, quoted(source.time))
     why = reason(united, source)
     if source.time_kind == "integer":
-        why = F.coalesce(why, F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"))
+        why = F.coalesce(F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"), why)
     ours = event_type.isNull() | event_type.isin(*source.types)
     tagged = united.select(
         *names_of(source), F.when(ours, why).alias(columns.reason), record(united).alias(columns.record)

@@ -43,7 +43,7 @@ def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], s
     """Top-down, as results leave; and what the lowest one reads."""
     after = iter([stage for stage in stages if stage.step in ("selection", "window", "anti-join")])
     done: dict[int, str] = {}
-    listed = operators(query.compiled.plan)
+    listed = operators(query.compiled.plan, query.compiled.physical.stream)
     # The run goes bottom-up, and a selection of several conditions is several stages.
     for at in reversed(range(len(listed))):
         name, details = listed[at]

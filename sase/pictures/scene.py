@@ -68,7 +68,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
 
     bound = query.compiled.query
     keys = _keys(bound)
-    stage = check(query.tables(events), query.module.SOURCE).withColumn(_LANE, _lane(bound, keys))
+    stage = check(query.tables(events), query.batch_job.SOURCE.whole).withColumn(_LANE, _lane(bound, keys))
     lanes, since, notes = _choose(bound, keys, stage, only, limits)
     shown = stage
     if keys:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -60,7 +61,8 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
         *arguments: object, find: Callable[[DataFrame], DataFrame] = find, source: Source = SOURCE
     ) -> tuple[str, str]:
         capsys.readouterr()
-        main(find, source, name="test", default_events="no_such_table", argv=[str(argument) for argument in arguments])
+        argv = [str(argument) for argument in arguments]
+        main(lambda events, _: find(events), source, name="test", default_events="no_such_table", argv=argv)
         return capsys.readouterr()
 
     return call
@@ -120,7 +122,7 @@ def test_a_table_name(run: Run, spark: SparkSession) -> None:
 
 def test_a_table_that_the_query_names(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     spark.createDataFrame(EVENTS, COLUMNS).createOrReplaceTempView("stream")
-    main(find, SOURCE, name="test", default_events="stream", argv=[])
+    main(lambda events, _: find(events), SOURCE, name="test", default_events="stream", argv=[])
     assert capsys.readouterr().out == FOUND
 
 
@@ -251,6 +253,12 @@ def test_json_that_cannot_be_read_is_rejected(run: Run, tmp_path: Path) -> None:
     ]
 
 
+def test_what_cannot_be_read_is_rejected_whatever_the_query_asks_of_it(run: Run, tmp_path: Path) -> None:
+    source = replace(SOURCE, where="(type = 'A' AND id IS NOT NULL) OR (type = 'B' AND id IS NOT NULL)")
+    err = run("--events", written(tmp_path / "e.json", BAD_JSON), source=source)[1]
+    assert "rejected: 3 events that cannot be read, 1 without a time\n" in err
+
+
 def test_csv_that_cannot_be_read_is_rejected(run: Run, tmp_path: Path) -> None:
     out, err = run("--events", written(tmp_path / "e.csv", BAD_CSV), "--late-out", tmp_path / "late.json")
     assert out == FOUND
@@ -299,7 +307,7 @@ def test_strictly_nothing_is_rejected(run: Run, fails: Callable[..., str], tmp_p
 def test_no_events(fails: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     assert fails() == "error: there is no file and no table no_such_table\n"
     with pytest.raises(SystemExit):
-        main(find, SOURCE, name="test", argv=[])
+        main(lambda events, _: find(events), SOURCE, name="test", argv=[])
     assert capsys.readouterr().err == "error: there are no events: add --events PATH\n"
 
 
@@ -643,7 +651,8 @@ LOST_TASK = (
             LOST_TASK.format("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
             + "Caused by: java.net.SocketException: Connection reset\n\t... 21 more",
             "a Python worker of Spark died, most often for want of memory\n"
-            "Give the executors more (spark.executor.memoryOverhead), or use more partitions",
+            "Give the executors more (spark.executor.memoryOverhead), or use more partitions. Should a window of one "
+            "key hold too many events, --max-window-events-per-key tells of which key",
         ),
         (
             LOST_TASK.format("java.io.IOException: Mkdirs failed to create file:/x"),
@@ -673,10 +682,11 @@ SCRIPT = """\
 from pyspark.sql import DataFrame, functions as F
 from sase.runtime.events import Source
 from sase.runtime.job import main
+from sase.runtime.ssc import Options
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 
-def find_matches(events: DataFrame) -> DataFrame:
+def find_matches(events: DataFrame, options: Options) -> DataFrame:
     return events.select(F.struct("id", "note").alias("x"), F.col("ts").alias("started_at"))
 
 if __name__ == "__main__":
@@ -684,6 +694,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.spark
 def test_a_local_run_says_nothing_but_its_results(tmp_path: Path) -> None:
     script, events = written(tmp_path / "job.py", SCRIPT), written(tmp_path / "events.csv", CSV)
     done = subprocess.run([sys.executable, script, "--events", events], capture_output=True, text=True, cwd=tmp_path)

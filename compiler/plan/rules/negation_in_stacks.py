@@ -10,17 +10,12 @@ from sase.compiler.plan.separate import is_exact, separate
 def negation_in_stacks(plan: Plan) -> Plan:
     """Ships negated events to the kernel, which looks them up while it builds sequences (seed 004's neg_link).
 
-    May not touch a negated component that does not share the partition key: its events would have to be in every
-    partition. Nor one with a predicate that does not come apart, or not exactly. Nor a pattern of one positive
-    component: there, the anti-join needs no kernel at all.
+    The events are read once then, where an anti-join reads them again. May not touch a negated component that does not
+    share the partition key: its events would have to be in every partition. Nor one with a predicate that does not come
+    apart, or not exactly.
     """
-    strategy = plan.strategy.negation
-    if strategy == "anti-join" or (strategy == "auto" and len(plan.query.positive) == 1):
+    if plan.strategy.negation == "anti-join":
         return plan
-    return move_into_stacks(plan)
-
-
-def move_into_stacks(plan: Plan) -> Plan:
     reasons = {negation.variable: why_not_in_stacks(negation, plan) for negation in plan.negations}
     for variable, reason in reasons.items():
         if plan.strategy.negation == "stack" and reason:
