@@ -57,7 +57,7 @@ class Counts:
         parts: list[str] = []
         for words, count in self.flawed.items():
             noun = "" if parts else " event" if count == 1 else " events"
-            parts += [f"{count:,}{noun} {words}"] if count else []
+            parts.append(f"{count:,}{noun} {words}")
         return ", ".join(parts)
 
 
@@ -190,7 +190,8 @@ def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True) -> None
 
 
 def _counts(seen: Mapping[str, int], source: Source) -> Counts:
-    flawed = {words: count for words, count in seen.items() if words != "all" and not words.startswith(_SEEN)}
+    others = {words: count for words, count in seen.items() if words != "all" and not words.startswith(_SEEN)}
+    flawed = {words: count for words, count in others.items() if count}
     bits = "".join(f"{seen[f'{_SEEN}{at}'] or 0:0{_BITS}b}"[::-1] for at in range(len(_seen(source))))
     unseen = [name for name, bit in zip(source.types, bits, strict=False) if bit == "0"]
     return Counts(seen["all"] - sum(flawed.values()), flawed, tuple(unseen))
