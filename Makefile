@@ -8,7 +8,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
 DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types archive pytest golden notebooks demo bench clean
+.PHONY: help setup test check lint types archive pytest golden notebooks demo bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,9 +17,13 @@ setup:  ## create .venv with the locked dependencies, and a Java if there is non
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" tools/environment.py
 
-test: setup  ## everything that must pass: lint, types, tests
+test: setup  ## everything that must pass: lint, types, tests; some ten minutes
 	@$(MAKE) --no-print-directory --jobs lint types archive
 	@$(MAKE) --no-print-directory pytest
+
+check: setup  ## lint, types and the tests that need no Spark: an answer in a minute or two
+	@$(MAKE) --no-print-directory --jobs lint types
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not spark"
 
 lint: setup  ## ruff: rules and formatting
 	@$(BIN)/ruff check --quiet .

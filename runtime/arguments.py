@@ -36,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
     parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
+    parser.add_argument(
+        "--max-window-events-per-key",
+        metavar="N",
+        type=positive,
+        help="fail, and name the key, if a window holds more events of one; without it, a worker may run out of memory",
+    )
     parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
 
 
@@ -61,12 +67,6 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-files-per-trigger", metavar="N", type=positive, help="at most so many new files per micro-batch"
-    )
-    group.add_argument(
-        "--max-state-events-per-key",
-        metavar="N",
-        type=positive,
-        help="fail if the window holds more events of a key",
     )
     group.add_argument(
         "--buckets",

@@ -25,6 +25,8 @@ def explained() -> Iterator[None]:
 def explain(error: Exception) -> str:
     """What an exception of Spark comes down to: its innermost cause, without the trace."""
     text = str(error)
+    if raised := re.search(r"\bSaseRunError: (.+)", text):
+        return raised[1]
     if module := re.search(r"ModuleNotFoundError: No module named '(sase[.\w]*)'", text):
         return (
             f"the Python of Spark's executors has no module {module[1]!r}\n"
@@ -37,7 +39,8 @@ def explain(error: Exception) -> str:
     if "Python worker exited unexpectedly" in text:
         return (
             "a Python worker of Spark died, most often for want of memory\n"
-            "Give the executors more (spark.executor.memoryOverhead), or use more partitions"
+            "Give the executors more (spark.executor.memoryOverhead), or use more partitions. Should a window of one "
+            "key hold too many events, --max-window-events-per-key tells of which key"
         )
     causes = [_plain(message) for message in _CAUSE.findall(text)] or [_plain(text)]
     if "[DATA_SOURCE_NOT_FOUND]" in text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, reduce
 from typing import TYPE_CHECKING, Literal
@@ -36,12 +36,17 @@ if TYPE_CHECKING:
 Events = DataFrame | Mapping[str | None, DataFrame] | Sequence[tuple[str | None, DataFrame]]
 """One table with a type column; or tables by event type, where None stands for a table of several types."""
 
+FURTHEST = 8 * 10**18
+"""Integer times beyond it, on either side, cannot take part: with a window added, they might not fit into 64 bits."""
+
 
 @dataclass(frozen=True)
 class Source:
     """Where an event has its type, time and tie-breaker, and the columns that the query reads of each event type.
 
-    `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not.
+    `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not. `where`
+    holds for every event that can take part, and is so plain that Spark need not read the files, or parts of files, in
+    which it holds nowhere. A stream, in which every event tells the time, does without.
     """
 
     time: str
@@ -49,12 +54,26 @@ class Source:
     order: str | None
     time_kind: Literal["timestamp", "integer"]
     types: Mapping[str, Mapping[str, str]]
+    where: str | None = None
+
+    @property
+    def whole(self) -> Source:
+        """All events of the query's types, whether they can take part or not."""
+        return replace(self, where=None)
 
     @property
     def required(self) -> dict[str, str]:
         """The columns without whose value an event cannot take part, and what they hold."""
         order = {} if self.order is None else {self.order: "tie-breaker"}
         return {self.type: "type", self.time: "time", **order}
+
+    @property
+    def usable(self) -> dict[str, str]:
+        """What an event needs to take part, and the condition that it has it."""
+        present = {what: f"{quoted(column)} IS NOT NULL" for column, what in self.required.items()}
+        if self.time_kind == "integer":
+            present["usable time"] = f"{quoted(self.time)} BETWEEN {-FURTHEST} AND {FURTHEST}"
+        return present
 
     @property
     def columns(self) -> dict[str, dict[str, str]]:
@@ -73,17 +92,14 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     """The events of the query's types: type, time, tie-breaker, then attributes in the order of their declaration.
 
     Column names match in any case, as in Spark, and come out as declared; values are widened where that loses nothing.
-    What a type does not declare is NULL in its events. Events without a type, time or tie-breaker cannot take part:
-    the tally counts them. Lazy, and checking the result again changes nothing.
+    What a type does not declare is NULL in its events. Events that are not usable cannot take part: the tally counts
+    them. Lazy, and checking the result again changes nothing.
     """
     # Not getattr: in Spark Connect, a DataFrame has every attribute, as a column.
     if isinstance(events, DataFrame) and vars(events).get(_CHECKED) == source:
         return events
     united = unite(events, source)
-    if tally is not None:
-        complete = tally.watch(united, source)
-    else:
-        complete = united.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in source.required))
+    complete = tally.watch(united, source) if tally else united.where(" AND ".join(source.usable.values()))
     checked = complete if complete.columns == [source.type, *source.columns] else complete.select(names_of(source))
     setattr(checked, _CHECKED, source)
     return checked
@@ -117,7 +133,7 @@ def unite(events: Events, source: Source, every: bool = False, keep: Sequence[st
         lambda left, right: left.unionByName(right, allowMissingColumns=True),
         (
             table.select(
-                source.type, {column: column.kind(tables) for column in columns if column.is_in(table)}, every, keep
+                source, {column: column.kind(tables) for column in columns if column.is_in(table)}, every, keep
             )
             for table in tables
         ),
@@ -235,8 +251,9 @@ class _Table:
         return None
 
     def select(
-        self, type_column: str, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
+        self, source: Source, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
     ) -> DataFrame:
+        type_column = source.type
         # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
         events, selected = self.frame, list[Column | str]()
         if not self.shared:
@@ -250,6 +267,10 @@ class _Table:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
+                if source.where and plain and all(self.spelling(name) == name for name in source.columns):
+                    # On the table's own columns: a filter on what is made of them would not reach the files.
+                    missing = " OR ".join(f"{quoted(name)} IS NULL" for name in source.required)
+                    events = events.where(f"({source.where}) OR {missing}")
         for column, kind in columns.items():
             declaring = [name for name in self.types if name in column.declared]
             partly = not column.required and len(declaring) < len(self.types)

@@ -29,8 +29,9 @@ from sase.runtime.io.output import STDOUT, format_to_write, print_all, publish, 
 from sase.runtime.io.report import summary
 from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
+from sase.runtime.ssc import Options
 
-FindMatches = Callable[[DataFrame], DataFrame]
+FindMatches = Callable[[DataFrame, Options], DataFrame]
 
 EXAMPLES = """\
 examples:
@@ -87,7 +88,8 @@ def run_job(
         if writes := arguments.out not in (None, STDOUT):
             _protect(Files(spark), arguments.out, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally()
-        matches = find_matches(check(read_events(spark, inputs, source), source, tally))
+        options = Options(arguments.max_window_events_per_key)
+        matches = find_matches(check(read_events(spark, inputs, source), source, tally), options)
         found = _deliver(matches, arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)

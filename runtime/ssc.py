@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from sase import __version__
+from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.operator.matcher import Task
 from sase.runtime.pattern import Pattern
@@ -22,12 +24,26 @@ if TYPE_CHECKING:
 
 Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-bootstrap: Callable[[], None] | None = None
-"""What a worker calls before it imports this package. A standalone job sets it, to bring the package along."""
 
-counted: Callable[[list[int]], None] | None = None
-"""What is told the kernel's `Counters` at the end of every partition: the `add` of a Spark accumulator, for one. Set
-while a query is analysed."""
+@dataclass(frozen=True)
+class Options:
+    """What a run may ask for beside the matches.
+
+    `max_window_events_per_key` lets it fail, rather than a worker run out of memory, where a window of a key holds more
+    events. `counted` is told the kernel's `Counters` at the end of every partition: the `add` of a Spark accumulator,
+    for one.
+    """
+
+    max_window_events_per_key: int | None = None
+    counted: Callable[[list[int]], None] | None = None
+
+    def __post_init__(self) -> None:
+        check_limit(self.max_window_events_per_key)
+
+
+def check_limit(events: int | None) -> None:
+    if events is not None and events < 1:
+        raise SaseRunError("a window has at least 1 event of a key")
 
 
 def scan_and_construct(
@@ -40,6 +56,8 @@ def scan_and_construct(
     emit: Mapping[str, Sequence[str]],
     cross: Sequence[str] = (),
     columns: Sequence[str] = (),
+    options: Options | None = None,
+    bootstrap: Callable[[], None] | None = None,
     batch_rows: int = 65_536,
     chunk_rows: int = 262_144,
 ) -> Worker:
@@ -47,14 +65,13 @@ def scan_and_construct(
 
     `time` is a time or an integer, `states` the state bits of each event. Events with equal `by` columns form a group,
     and a match stays in its group. It has a column for each variable and column of `emit` (see `match_schema`). The
-    window is enforced if `pattern` asks for it in the
-    scan or in the construction, and otherwise left to the caller. With `cross` columns (Multi-PAIS), an event that
-    agrees on them with no instance of the previous stack is not pushed; matches that disagree on them are still the
-    caller's to remove. `columns` are the names of the input's columns, where it comes under other names: `mapInArrow`
-    takes no column whose name has a dot or a backquote.
+    window is enforced if `pattern` asks for it in the scan or in the construction, and otherwise left to the caller.
+    With `cross` columns (Multi-PAIS), an event that agrees on them with no instance of the previous stack is not
+    pushed; matches that disagree on them are still the caller's to remove. `columns` are the names of the input's
+    columns, where it comes under other names: `mapInArrow` takes no column whose name has a dot or a backquote.
 
     The result is pickled by value and holds no object of this package, so a worker can load it in any case and explain
-    what it misses.
+    what it misses. It calls `bootstrap` first, which may bring the package along.
     """
     encode_pattern(pattern)
     if strangers := set(emit) - set(pattern.positive):
@@ -65,19 +82,31 @@ def scan_and_construct(
         raise ValueError("batch_rows and chunk_rows must be at least 1")
     emitted = tuple((variable, tuple(columns)) for variable, columns in emit.items())
     jit = os.environ.get("SASE_JIT") != "0"
+    options = options or Options()
     task = pickle.dumps(
         Task(
-            pattern, tuple(by), time, order, states, emitted, batch_rows, chunk_rows, jit, tuple(cross), tuple(columns)
+            pattern=pattern,
+            by=tuple(by),
+            time=time,
+            order=order,
+            states=states,
+            emit=emitted,
+            batch_rows=batch_rows,
+            chunk_rows=chunk_rows,
+            jit=jit,
+            cross=tuple(cross),
+            names=tuple(columns),
+            limit=options.max_window_events_per_key,
         )
     )
-    before, tell, version = bootstrap, counted, __version__
+    tell, version = options.counted, __version__
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
         import socket
 
-        if before is not None:
-            before()
+        if bootstrap is not None:
+            bootstrap()
         try:
             from sase.runtime.operator.partition import run
         except ModuleNotFoundError as error:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sase.analysis.stages import Stage
     from sase.events import Events, Frames
+    from sase.jobs import BatchJob, StreamJob
     from sase.runtime.stream.ssc import Stream
 
 
@@ -45,31 +46,37 @@ class Query:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, events: Events | None = None, **options: Any) -> DataFrame:
+    def run(
+        self, events: Events | None = None, *, max_window_events_per_key: int | None = None, **stream: Any
+    ) -> DataFrame:
         """The matches, lazily.
 
         Events are a DataFrame of Spark or pandas, an Arrow table, a path, or the name of a table (default: what FROM
         names). A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
-        `sase` says how many there were. Streaming events give a streaming DataFrame; see `follow` for its options.
+        `sase` says how many there were. Where a window of a key holds more events than `max_window_events_per_key`, the
+        run fails and names the key, rather than run out of memory. Streaming events give a streaming DataFrame; see
+        `follow` for its options.
         """
         from sase.outlook import warning
         from sase.runtime.events import check, streaming
         from sase.runtime.io.tally import Tally
+        from sase.runtime.ssc import Options
 
         tables = self.tables(events)
         if streaming(tables):
-            return self.follow(tables, **options).matches()
-        if options:
-            raise OptionError(f"{', '.join(options)}: these are options of a stream, and the events are none")
+            return self.follow(tables, max_window_events_per_key=max_window_events_per_key, **stream).matches()
+        if stream:
+            raise OptionError(f"{', '.join(stream)}: these are options of a stream, and the events are none")
 
         if text := warning(self, lambda: tables):
             logging.getLogger("sase").warning(text)
         tally = Tally()
-        checked = check(tables, self.module.SOURCE, tally)
+        checked = check(tables, self.batch_job.SOURCE, tally)
         tally.warn()
-        return remember(cast("DataFrame", self.module.find_matches(checked)), self, tables)
+        options = Options(max_window_events_per_key)
+        return remember(self.batch_job.find_matches(checked, options), self, tables)
 
     def tables(self, events: Events | None = None) -> Frames:
         """The events as DataFrames, each with its event type, or None for several."""
@@ -85,7 +92,7 @@ class Query:
         taken apart in `foreachBatch`. The logger `sase` says how many events were rejected.
 
         `max_delay` is how far behind the latest event another one may arrive ("10 minutes"; 0 if it is not given),
-        `max_state_events_per_key` a limit that fails loudly, and `buckets` the number of states of keys.
+        `max_window_events_per_key` a limit that fails loudly, and `buckets` the number of states of keys.
         """
         from sase.runtime.stream.rejected import warn_of_rejected
         from sase.runtime.stream.watch import Options as StreamOptions
@@ -94,7 +101,7 @@ class Query:
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
-        stream = cast("Stream", self.streaming.module.follow(self.tables(events), StreamOptions(**options)))
+        stream = self.stream_job.follow(self.tables(events), StreamOptions(**options))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -126,6 +133,14 @@ class Query:
         linecache.cache[name] = (len(self.job), None, self.job.splitlines(keepends=True), name)
         exec(builtins.compile(self.job, name, "exec"), module.__dict__)
         return module
+
+    @property
+    def batch_job(self) -> BatchJob:
+        return cast("BatchJob", self.module)
+
+    @property
+    def stream_job(self) -> StreamJob:
+        return cast("StreamJob", self.streaming.module)
 
     def __repr__(self) -> str:
         return f"<sase.Query\n{self.compiled.query.text.strip()}\n>"

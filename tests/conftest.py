@@ -49,8 +49,15 @@ SLOWEST = (
 )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest files first: the processes then end at much the same time."""
+    """The slowest files first: the processes then end at much the same time.
+
+    `make check` leaves out what is marked `spark`: a test that takes the session, or says itself that it starts a JVM.
+    """
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: SLOWEST.index(item.path.stem) if item.path.stem in SLOWEST else len(SLOWEST))
 
 

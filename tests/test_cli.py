@@ -298,6 +298,17 @@ def test_run_writes_matches_and_never_over_something(
     assert sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--out", str(out), "--overwrite")[0] == 0
 
 
+def test_a_window_that_holds_too_much_stops_the_run(capsys: pytest.CaptureFixture[str], spark: SparkSession) -> None:
+    status, out, err = sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--max-window-events-per-key", "1")
+    assert (status, out) == (1, "")
+    assert re.fullmatch(
+        r"error: more than 1 event of id=\d+ lie in one window: raise --max-window-events-per-key, shorten WITHIN, or "
+        r"keep such events out with a condition of their own\n",
+        err,
+    )
+    assert sase(capsys, "run", *SHOPLIFTING, *RETAIL, "--max-window-events-per-key", "1000")[0] == 0
+
+
 def test_compile_errors_of_run_have_carets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     query = tmp_path / "q.sase"
     query.write_text("EVENT SHELF-READING x WHERE x.idd = 1")

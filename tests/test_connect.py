@@ -11,6 +11,8 @@ import pytest
 
 from sase.runtime.java import ensure_java
 
+pytestmark = pytest.mark.spark
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 # In a process of its own: one that has spoken to a remote Spark takes every session for a remote one.

@@ -18,6 +18,8 @@ from jupyter_client.manager import KernelManager
 
 from sase.runtime.java import ensure_java
 
+pytestmark = pytest.mark.spark
+
 ROOT = Path(__file__).parent.parent
 NAMES = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 

@@ -77,6 +77,7 @@ def output_of(command: str, folder: Path) -> str:
     return answer.stdout
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("block", of_kind("console"))
 def test_commands_print_what_is_shown(block: Block, shell: Path) -> None:
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:

@@ -293,8 +293,8 @@ def test_a_key_with_too_many_events_stops_the_stream(
     spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder / "in", "0.json", [("A", NOON, "busy", n) for n in range(9)])
-    assert main([*command, "--max-state-events-per-key", "5"]) == 1
-    assert "error: 9 events of id='busy' are waiting in the window, and --max-state" in capsys.readouterr().err
+    assert main([*command, "--max-window-events-per-key", "5"]) == 1
+    assert "error: 9 events of id='busy' are waiting in the window: raise --max-window" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

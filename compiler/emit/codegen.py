@@ -75,13 +75,14 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "query_lines": comment_lines(query.text.strip("\n")),
         "run": printable(f"spark-submit {Path(query.filename).stem}.py --events EVENTS --out MATCHES"),
         "standalone": standalone,
-        "imports": [*(["from sase.runtime import ssc"] if standalone else []), *_imports(plan)],
+        "imports": list(_imports(plan)),
         "source": {
             "time": literal(query.time),
             "type": literal(query.type),
             "order": literal(query.order),
             "time_kind": literal(query.time_kind),
             "types": [(literal(name), wrapped(dict(columns), 8)) for name, columns in read.types.items()],
+            "where": literal(read.where) if read.where else None,
         },
         "constants": _constants(plan),
         "pattern": _pattern(kernel, query.within is not None) if kernel else None,
@@ -118,8 +119,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
         yield f"from sase.runtime.stream.ssc import Stream, {sequences}"
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
-    elif kernel:
-        yield "from sase.runtime.ssc import match_schema, scan_and_construct, structs"
+    else:
+        yield f"from sase.runtime.ssc import Options{', match_schema, scan_and_construct, structs' if kernel else ''}"
 
 
 def _constants(plan: PhysicalPlan) -> list[str]:

@@ -67,6 +67,8 @@ class Read:
     """The columns that are read and their types, by event type; a tie-breaker that nothing declares is left out."""
 
     types: Mapping[str, Mapping[str, str]]
+    where: str | None
+    """Holds for every event that can take part, where more than its type tells: made of plain comparisons."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Fill:
 
     variable: str
     parts: tuple[str, ...]
+    plain: tuple[str, ...]
+    """The type, and those of the conditions by which files can be skipped."""
 
     @property
     def condition(self) -> str:

@@ -9,8 +9,8 @@ from itertools import pairwise
 from sqlglot import exp
 
 from sase.compiler.core import scalars
-from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Place, Predicate, Variable
-from sase.compiler.core.errors import Diagnostic, SaseError, Span
+from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
+from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.names import Names
 from sase.compiler.plan.physical import (
@@ -69,9 +69,10 @@ class _Planner:
         negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.conditions]
         result = self.result()
         emit = self.emit()
-        read = Read(self.types(emit))
         inside = [self.query.variable(state.variable) for state in kernel.negated] if kernel else []
         fills = [*map(self.fill, (*self.query.positive, *inside)), *(component.fill for component in looked_up)]
+        anti_joined = [join.fill for join in negation if isinstance(join, AntiJoin)]
+        read = Read(self.types(emit), None if self.stream else _where([*fills, *anti_joined]))
         sequences: list[Step] = [Single()]
         if kernel is not None:
             gathered = self.on_a_stream(kernel, emit, looked_up) if self.stream else self.in_batch(kernel)
@@ -243,13 +244,14 @@ class _Planner:
                         self.not_null.setdefault(variable, {})[column] = None
 
     def fill(self, variable: Variable) -> Fill:
-        parts = [scalars.sql(_type_test(self.query.type, variable.types))]
-        parts += [f"{scalars.column_sql(column)} IS NOT NULL" for column in self.not_null.get(variable.name, {})]
-        parts += [
-            _operand_sql(scalars.without_variable(predicate.condition))
+        type_test = scalars.sql(_type_test(self.query.type, variable.types))
+        present = [f"{scalars.column_sql(column)} IS NOT NULL" for column in self.not_null.get(variable.name, {})]
+        simple = {
+            _operand_sql(scalars.without_variable(predicate.condition)): _is_plain(predicate.condition)
             for predicate in self.plan.scan.simple.get(variable.name, ())
-        ]
-        return Fill(variable.name, tuple(parts))
+        }
+        plain = [sql for sql, is_plain in simple.items() if is_plain]
+        return Fill(variable.name, (type_test, *present, *simple), (type_test, *plain))
 
     # ---- after the kernel -----------------------------------------------------------------------
 
@@ -379,7 +381,7 @@ class _Planner:
             for known in variable.attributes.values():
                 if known.name not in read[variable.name] or known.name == self.query.type:
                     continue
-                kinds[known.name] = self.one_type(known.name, known.kind, kinds)
+                kinds[known.name] = self.one_type(variable, known, kinds.get(known.name, known.kind))
                 for type_name in variable.types:
                     if type_name not in known.lacking:
                         declared.setdefault(type_name, {})[known.name] = None
@@ -390,22 +392,17 @@ class _Planner:
             for name in sorted(declared)
         }
 
-    def one_type(self, name: str, kind: exp.DataType, kinds: dict[str, exp.DataType]) -> exp.DataType:
+    def one_type(self, variable: Variable, known: Attribute, before: exp.DataType) -> exp.DataType:
         """Events of all types travel in one table, so a column has one type in all of them."""
-        merged = scalars.wider(kinds.get(name, kind), kind)
+        merged = scalars.wider(before, known.kind)
         if merged is None:
-            raise SaseError(
-                [
-                    Diagnostic(
-                        f"{name} is {scalars.a_type(kinds[name])} in one event type of the pattern and "
-                        f"{scalars.a_type(kind)} in another",
-                        Span(0, len(self.query.text)),
-                        "rename it in one of the tables, or RETURN only what you need",
-                    )
-                ],
-                self.query.text,
-                self.query.filename,
+            found = Diagnostic(
+                f"{known.name} is {scalars.a_type(known.kind)} here, and {scalars.a_type(before)} in an event type "
+                "further left",
+                variable.span,
+                "rename it in one of the tables, or RETURN only what you need",
             )
+            raise SaseError([found], self.query.text, self.query.filename)
         return merged
 
 
@@ -424,6 +421,36 @@ def _type_test(column: str, types: Iterable[str]) -> exp.Expr:
     tested = exp.Column(this=exp.Identifier(this=column, quoted=True))
     values: list[exp.Expr] = [exp.Literal.string(name) for name in types]
     return exp.EQ(this=tested, expression=values[0]) if len(values) == 1 else exp.In(this=tested, expressions=values)
+
+
+def _is_plain(node: exp.Expr) -> bool:
+    """Made of comparisons between an attribute and a literal: what the statistics of a file can tell."""
+    match node:
+        case exp.Paren() | exp.Not():
+            return _is_plain(node.this)
+        case exp.And() | exp.Or():
+            return _is_plain(node.left) and _is_plain(node.right)
+        case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+            sides = {type(side) for side in (node.left, node.right)}
+            return sides == {exp.Column, exp.Literal}
+        case exp.In():
+            return isinstance(node.this, exp.Column) and all(
+                isinstance(value, exp.Literal) for value in node.expressions
+            )
+        case exp.Is():
+            return isinstance(node.this, exp.Column)
+    return False
+
+
+def _where(fills: Iterable[Fill]) -> str | None:
+    """One of the states is filled, as far as plain conditions tell; None if they tell no more than the types do."""
+    ways = {frozenset(fill.plain): fill.plain for fill in fills}
+    needed = [plain for parts, plain in ways.items() if not any(other < parts for other in ways)]
+    if all(len(plain) == 1 for plain in needed):
+        return None
+    if len(needed) == 1:
+        return " AND ".join(needed[0])
+    return " OR ".join(f"({' AND '.join(plain)})" if len(plain) > 1 else plain[0] for plain in needed)
 
 
 def _operand_sql(node: exp.Expr) -> str:

@@ -31,6 +31,8 @@ class Task:
     jit: bool
     cross: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    limit: int | None = None
+    """How many events of a key a window may hold."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,6 +75,11 @@ class Matcher:
             stop=chunk.num_rows,
             cross=agreement([chunk.column(name) for name in task.cross], groups),
         )
+
+    def of_key(self, chunk: pa.Table, row: int) -> str:
+        """The key of a row, in words; empty if there is none."""
+        key = ", ".join(f"{name}={chunk.column(name)[row].as_py()!r}" for name in self.task.by)
+        return f" of {key}" if key else ""
 
     def found(self, chunk: pa.Table, events: Events) -> Iterator[pa.RecordBatch]:
         """Matches as struct columns. Wide events make shorter batches."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.matcher import Matcher, Task
 
@@ -73,9 +74,28 @@ class Partition(Matcher):
         events = self.events(chunk)._replace(fresh=self.fresh)
         if self.trailing and not final:
             events = events._replace(stop=self._undecided(events.time, int(events.groups[-2])))
+        self._enforce_limit(chunk, events)
         yield from self.found(chunk, events)
         if not final:
             self._carry(chunk, events)
+
+    def _enforce_limit(self, chunk: pa.Table, events: Events) -> None:
+        """Fails where the window of a key holds more events than it may: as many must fit in memory."""
+        limit, query = self.task.limit, self.encoding.query
+        if limit is None or chunk.num_rows <= limit:
+            return
+        group = np.repeat(np.arange(len(events.groups) - 1), np.diff(events.groups))
+        crowded = group[limit:] == group[:-limit]
+        if query.prune:
+            apart = events.time[limit:] - events.time[:-limit]  # negative if it does not fit int64
+            crowded &= (apart >= 0) & (apart < query.within)
+        if crowded.any():
+            where, remedy = ("lie in one window", "shorten") if query.prune else ("are kept without a window", "add")
+            events_of_key = f"{limit:,} event{'s' * (limit > 1)}{self.of_key(chunk, int(crowded.argmax()))}"
+            raise SaseRunError(
+                f"more than {events_of_key} {where}: raise --max-window-events-per-key, {remedy} WITHIN, or keep such "
+                "events out with a condition of their own"
+            )
 
     def _undecided(self, time: Ints, group: int) -> int:
         """The first row of the open group whose window is still open, so that a trailing component may yet occur."""

@@ -40,8 +40,6 @@ _ATTACHED = 1 << 20
 @dataclass(frozen=True)
 class StreamTask(Task):
     outside: tuple[Outside, ...] = ()
-    limit: int | None = None
-    """How many events of one key a state may hold."""
     shown: tuple[str, ...] = ()
     """The columns of an event that could not take part."""
 
@@ -94,8 +92,8 @@ class Bucket(Matcher):
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
         time, states = int64s(table, self.task.time), int64s(table, self.task.states)
-        if self.stream.limit is not None:
-            self._enforce_limit(table)
+        if self.task.limit is not None:
+            self._enforce_limit(table, self.task.limit)
         released = time < watermark
         ended = time <= watermark - self.within
         due = (states & self.first != 0) & ended if self.trailing else (states & self.last != 0) & released
@@ -165,17 +163,16 @@ class Bucket(Matcher):
             wake = min(wake, int(deciding.min()) + (self.within if self.trailing else 1))
         return Step(late, matches, table, wake)
 
-    def _enforce_limit(self, table: pa.Table) -> None:
+    def _enforce_limit(self, table: pa.Table, limit: int) -> None:
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
         count = np.bincount(codes)
         worst = int(count.argmax())
-        if self.stream.limit is not None and count[worst] > self.stream.limit:
+        if count[worst] > limit:
             row = int(np.flatnonzero(codes == worst)[0])
-            key = ", ".join(f"{name}={table.column(name)[row].as_py()!r}" for name in self.task.by)
             raise SaseRunError(
-                f"{count[worst]:,} events {f'of {key}' if key else ''} are waiting in the window, and "
-                f"--max-state-events-per-key allows {self.stream.limit:,}: raise it, shorten WITHIN or --max-delay, or "
-                "keep such events out with a condition of their own"
+                f"{count[worst]:,} events{self.of_key(table, row)} are waiting in the window: raise "
+                "--max-window-events-per-key, shorten WITHIN or --max-delay, or keep such events out with a condition "
+                "of their own"
             )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -88,7 +87,7 @@ def run_stream(
         raise SaseRunError("--out needs --checkpoint DIR: without one, a restart would write matches twice")
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
-    options = Options(arguments.max_delay, arguments.max_state_events_per_key, arguments.buckets)
+    options = Options(arguments.max_delay, arguments.max_window_events_per_key, arguments.buckets)
     arguments.events = inputs.specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose, bar=False)
@@ -127,7 +126,7 @@ def run_stream(
             query.stop()
         except Exception as error:
             if not interrupted.is_set():
-                raise SaseRunError(_cause(error)) from error
+                raise SaseRunError(explain(error)) from error
         finally:
             with suppress(Exception):  # spark-submit ends its JVM at once
                 line.take(query.recentProgress)
@@ -148,12 +147,6 @@ def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
 
 def _terminated(query: Any) -> bool:
     return bool(query.awaitTermination(0.3))
-
-
-def _cause(error: Exception) -> str:
-    """Our own message where a worker has raised one; else what Spark's exception comes down to."""
-    ours = re.search(r"SaseRunError: (.+)", str(error))
-    return ours[1] if ours else explain(error)
 
 
 # ---- sources ------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 from sase import __version__
-from sase.runtime import ssc
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.pattern import Outside, Pattern
@@ -68,6 +67,7 @@ def scan_and_construct(
     finish: Callable[[DataFrame], DataFrame],
     outside: Sequence[Outside] = (),
     cross: Sequence[str] = (),
+    bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
 
@@ -87,7 +87,7 @@ def scan_and_construct(
         jit=os.environ.get("SASE_JIT") != "0",
         cross=tuple(cross),
         outside=tuple(outside),
-        limit=options.max_state_events_per_key,
+        limit=options.max_window_events_per_key,
         shown=tuple(shown),
     )
     buckets = options.buckets if by else 1
@@ -99,7 +99,7 @@ def scan_and_construct(
         .mapInArrow(packer(events.columns, task.shown, columns, None), PACKED)
         .groupBy("bucket")
         .transformWithStateInPandas(
-            _processor(task, f"{state} in {buckets} buckets", time_kind),
+            _processor(task, f"{state} in {buckets} buckets", time_kind, bootstrap),
             outputStructType=PACKED,
             outputMode="append",
             timeMode="eventTime",
@@ -158,11 +158,13 @@ def single_events(
     return Stream(counted(numbered.mapInArrow(pack, PACKED)), found, rejected_schema(schema, shown), finish)
 
 
-def _processor(task: StreamTask, fingerprint: str, time_kind: str) -> StatefulProcessor:
+def _processor(
+    task: StreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
+) -> StatefulProcessor:
     """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    pickled, before, version = pickle.dumps(task), ssc.bootstrap, __version__
+    pickled, version = pickle.dumps(task), __version__
 
     class Processor(StatefulProcessor):
         def init(self, handle: Any) -> None:
@@ -182,8 +184,8 @@ def _processor(task: StreamTask, fingerprint: str, time_kind: str) -> StatefulPr
             import socket
 
             if self.worker is None:
-                if before is not None:
-                    before()
+                if bootstrap is not None:
+                    bootstrap()
                 try:
                     from sase.runtime.stream.worker import BucketWorker
                 except ModuleNotFoundError as error:

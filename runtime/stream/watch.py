@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, quoted, ticks, unite
+from sase.runtime.ssc import check_limit
 from sase.runtime.stream.worker import EPOCH
 
 CORRUPT = "_corrupt_record"
@@ -26,14 +27,13 @@ class Options:
     """
 
     max_delay: str | int = 0
-    max_state_events_per_key: int | None = None
+    max_window_events_per_key: int | None = None
     buckets: int = BUCKETS
 
     def __post_init__(self) -> None:
         if self.buckets < 1:
             raise SaseRunError("the number of buckets is at least 1")
-        if self.max_state_events_per_key is not None and self.max_state_events_per_key < 1:
-            raise SaseRunError("a key has at least 1 event in the state")
+        check_limit(self.max_window_events_per_key)
 
     def delay(self, time_kind: str) -> str:
         """The delay as Spark's interval."""

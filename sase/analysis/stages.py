@@ -12,13 +12,13 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.compiler.plan.physical import AntiJoin, Interval, Select, Within
-from sase.runtime import ssc
+from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, quoted, unite
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
 from sase.runtime.pattern import Pattern
+from sase.runtime.ssc import Options
 
 if TYPE_CHECKING:
     from sase.api import Query
@@ -68,7 +68,7 @@ class _Run:
     def __init__(self, query: Query, events: Events, spark: SparkSession) -> None:
         self.job, self.spark, self.events = query.module, spark, events
         self.bound, self.plan, self.physical = query.compiled.query, query.compiled.plan, query.compiled.physical
-        self.source: Source = self.job.SOURCE
+        self.source: Source = self.job.SOURCE.whole
         self.pattern: Pattern | None = getattr(self.job, "PATTERN", None)
         self.types = ", ".join(self.source.types)
 
@@ -76,7 +76,7 @@ class _Run:
         checked = check(self.events, self.source)
         relevant = self.job.relevant_events(checked)
         copies: dict[str, int] = {}
-        if hasattr(self.job, "time_slices"):
+        if self.physical.only(Slices):
             relevant = self.job.time_slices(relevant)
             copies = self.copies(relevant)
         matches, counters = self.sequences(relevant)
@@ -154,12 +154,8 @@ class _Run:
         if self.pattern is None:
             return _cached(self.job.sequences(relevant), self.spark), None
         total = self.spark.sparkContext.accumulator([0] * sum(map(len, Counters.of(self.pattern))), _Sum())
-        ssc.counted = total.add
-        try:
-            matches = _cached(self.job.sequences(relevant), self.spark)
-            matches.count()
-        finally:
-            ssc.counted = None
+        matches = _cached(self.job.sequences(relevant, Options(counted=total.add)), self.spark)
+        matches.count()
         return matches, Counters.of(self.pattern, np.array(total.value))
 
     def scan(self, name: str, unit: str, before: int, counters: Counters) -> Iterator[Stage]:

@@ -1,7 +1,7 @@
 """Generated code is reviewed like source: each folder holds a query, its catalog, the plan, the job, events and matches.
 
-`make golden` writes plan, job and matches anew. Matches are what running the job on the events gave, so review them
-against the query as you would review code.
+`make golden` writes plan and job anew. Matches are an answer, so nothing overwrites them: they are what the judge says,
+too, and to change them on purpose (other events, another query), delete `matches.jsonl` first.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import json
 import shutil
 import tomllib
 from argparse import Namespace
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from chispa import assert_df_equality
-from pyspark.sql import DataFrame, SparkSession
+from brute_force import evaluate
+from chispa import DataFramesNotEqualError, assert_df_equality
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from test_random_queries import canonical
 
 import sase
 from sase.compiler.plan.rules import NAMES
@@ -59,14 +63,38 @@ def test_the_job_finds_the_matches(
 ) -> None:
     query = compiled(folder)
     find = streamed if query.compiled.physical.stream else found
-    matches = as_json(find(query.module, folder / "events.jsonl", spark, tmp_path))
-    if regenerate_golden:
-        lines = sorted(row["match"] for row in matches.collect())
-        (folder / "matches.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    lines = (folder / "matches.jsonl").read_text(encoding="utf-8").splitlines()
-    assert lines, "a golden without a match shows nothing"
-    expected = spark.createDataFrame([(line,) for line in lines], "match string")
-    assert_df_equality(matches, expected, ignore_row_order=True, ignore_nullable=True)
+    matches = find(query.module, folder / "events.jsonl", spark, tmp_path)
+    rows = matches.select(as_json(matches).alias("json"), F.struct("*").alias("match")).collect()
+    text, catalog = (folder / "query.sase").read_text(encoding="utf-8"), sase.Catalog.load(folder / "catalog.toml")
+    judged = evaluate(text, catalog, events_of(spark, catalog, folder / "events.jsonl"))
+    assert judged, "a golden without a match shows nothing"
+    assert Counter(canonical(row["match"].asDict(recursive=True)) for row in rows) == Counter(map(canonical, judged))
+    check_matches(spark, folder / "matches.jsonl", [row["json"] for row in rows], regenerate_golden)
+
+
+def check_matches(spark: SparkSession, path: Path, lines: list[str], regenerate: bool) -> None:
+    if regenerate and not path.exists():
+        path.write_text("".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
+    stored = path.read_text(encoding="utf-8").splitlines()
+    found, expected = (spark.createDataFrame([(line,) for line in each], "match string") for each in (lines, stored))
+    assert_df_equality(found, expected, ignore_row_order=True)
+
+
+def test_matches_are_never_overwritten(spark: SparkSession, tmp_path: Path) -> None:
+    check_matches(spark, tmp_path / "matches.jsonl", ['{"x":2}', '{"x":1}'], regenerate=True)
+    with pytest.raises(DataFramesNotEqualError):
+        check_matches(spark, tmp_path / "matches.jsonl", ['{"x":1}', '{"x":3}'], regenerate=True)
+    assert (tmp_path / "matches.jsonl").read_text() == '{"x":1}\n{"x":2}\n'
+
+
+def events_of(spark: SparkSession, catalog: sase.Catalog, path: Path) -> list[dict[str, Any]]:
+    """The events as the catalog has them, whatever of them the job reads."""
+    assert catalog.types is not None
+    columns = {catalog.type: "string"}
+    for declared in catalog.types.values():
+        columns.update(declared)
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    return [row.asDict(recursive=True) for row in spark.read.schema(schema).json(str(path)).collect()]
 
 
 def found(job: ModuleType, events: Path, spark: SparkSession, _: Path) -> DataFrame:
@@ -86,9 +114,9 @@ def streamed(job: ModuleType, events: Path, spark: SparkSession, folder: Path) -
     return spark.table("golden")
 
 
-def as_json(matches: DataFrame) -> DataFrame:
-    """One column of JSON text a match: readable in a file, and it shows every nested value."""
-    return matches.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS match")
+def as_json(matches: DataFrame) -> Column:
+    """JSON text: readable in a file, and it shows every nested value."""
+    return F.to_json(F.struct(*(F.col(f"`{name}`") for name in matches.columns)), {"ignoreNullFields": "false"})
 
 
 def test_goldens_are_well_formed_json() -> None:

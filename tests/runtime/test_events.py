@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import sase
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Source, check, expected, later, state_bits, ticks
 from sase.runtime.io.tally import Counts, Tally
@@ -442,3 +443,21 @@ def test_what_to_expect_of_a_file_that_tells_no_types(spark: SparkSession) -> No
     names = {name: kind.simpleString() for name, kind in expected(of, ["A", "B"]).items()}
     assert names == {"kind": "string", "at": "timestamp", "seq": "bigint", "x": "bigint", "y": "string"}
     assert list(expected(of, ["A"])) == ["kind", "at", "seq", "x"]
+
+
+def test_files_in_which_nothing_can_take_part_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The relevance filter reaches Parquet, and only as far as the answer allows."""
+    rows = [("A", 1, 1, 5), ("A", 2, 1, 50), ("B", 3, 1, None), ("B", 4, 1, 7), (None, 5, 1, 0), ("A", None, 1, 0)]
+    spark.createDataFrame(rows, "type string, ts bigint, id bigint, n bigint").write.parquet(str(tmp_path / "events"))
+    events = spark.read.parquet(str(tmp_path / "events"))
+    catalog = sase.Catalog(
+        types={"A": {"ts": "bigint", "id": "bigint", "n": "bigint"}, "B": {"ts": "bigint", "id": "bigint"}}
+    )
+    query = sase.compile("EVENT SEQ(A x, B y) WHERE [id] AND x.n > 10 AND abs(x.n) < 90 WITHIN 9", catalog)
+    matches = query.run(events)
+    plan = matches._jdf.queryExecution().executedPlan().toString()
+    assert "GreaterThan(n,10)" in plan, "among the filters that are pushed to the files"
+    assert [row["x"]["n"] for row in matches.collect()] == [50, 50]
+    counts = Tally()
+    query.module.find_matches(check(events, query.module.SOURCE, counts)).collect()
+    assert counts.counts().without == {"type": 1, "time": 1}, "whatever their other attributes"

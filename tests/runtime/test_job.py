@@ -59,7 +59,8 @@ def run(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> Run:
         *arguments: object, find: Callable[[DataFrame], DataFrame] = find, source: Source = SOURCE
     ) -> tuple[str, str]:
         capsys.readouterr()
-        main(find, source, name="test", default_events="no_such_table", argv=[str(argument) for argument in arguments])
+        argv = [str(argument) for argument in arguments]
+        main(lambda events, _: find(events), source, name="test", default_events="no_such_table", argv=argv)
         return capsys.readouterr()
 
     return call
@@ -119,7 +120,7 @@ def test_a_table_name(run: Run, spark: SparkSession) -> None:
 
 def test_a_table_that_the_query_names(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     spark.createDataFrame(EVENTS, COLUMNS).createOrReplaceTempView("stream")
-    main(find, SOURCE, name="test", default_events="stream", argv=[])
+    main(lambda events, _: find(events), SOURCE, name="test", default_events="stream", argv=[])
     assert capsys.readouterr().out == FOUND
 
 
@@ -211,7 +212,7 @@ def test_events_that_cannot_take_part_are_reported(run: Run, tmp_path: Path) -> 
 def test_no_events(fails: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
     assert fails() == "error: there is no file and no table no_such_table\n"
     with pytest.raises(SystemExit):
-        main(find, SOURCE, name="test", argv=[])
+        main(lambda events, _: find(events), SOURCE, name="test", argv=[])
     assert capsys.readouterr().err == "error: there are no events: add --events PATH\n"
 
 
@@ -575,7 +576,8 @@ LOST_TASK = (
             LOST_TASK.format("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
             + "Caused by: java.net.SocketException: Connection reset\n\t... 21 more",
             "a Python worker of Spark died, most often for want of memory\n"
-            "Give the executors more (spark.executor.memoryOverhead), or use more partitions",
+            "Give the executors more (spark.executor.memoryOverhead), or use more partitions. Should a window of one "
+            "key hold too many events, --max-window-events-per-key tells of which key",
         ),
         (
             LOST_TASK.format("java.io.IOException: Mkdirs failed to create file:/x"),
@@ -605,10 +607,11 @@ SCRIPT = """\
 from pyspark.sql import DataFrame, functions as F
 from sase.runtime.events import Source
 from sase.runtime.job import main
+from sase.runtime.ssc import Options
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 
-def find_matches(events: DataFrame) -> DataFrame:
+def find_matches(events: DataFrame, options: Options) -> DataFrame:
     return events.select(F.struct("id", "note").alias("x"), F.col("ts").alias("started_at"))
 
 if __name__ == "__main__":
@@ -616,6 +619,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.spark
 def test_a_local_run_says_nothing_but_its_results(tmp_path: Path) -> None:
     script, events = written(tmp_path / "job.py", SCRIPT), written(tmp_path / "events.csv", CSV)
     done = subprocess.run([sys.executable, script, "--events", events], capture_output=True, text=True, cwd=tmp_path)

@@ -21,6 +21,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from sase.runtime import ssc
+from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import sequences as kernel
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import Counters, Events, new_stacks, scan, sequences
@@ -28,7 +29,7 @@ from sase.runtime.operator import matcher, partition
 from sase.runtime.operator.matcher import Task, int64s
 from sase.runtime.operator.partition import Partition, run
 from sase.runtime.pattern import Atom, Clause, Compare, Holds, Negated, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct, structs
+from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 Row = Mapping[str, Any]
 Match = tuple[int, ...]
@@ -377,6 +378,33 @@ def test_only_what_the_window_reaches_is_carried(negated: tuple[Negated, ...], r
         assert 10 * reach - 1 <= partition.carried_rows <= 10 * reach
 
 
+@pytest.mark.parametrize("size", [1, 3, 100])
+@pytest.mark.parametrize(("limit", "fails"), [(5, True), (6, False)])
+@pytest.mark.parametrize(
+    ("within", "where"),
+    [(10, "lie in one window: raise --max-window-events-per-key, shorten WITHIN"),
+     (None, "are kept without a window: raise --max-window-events-per-key, add WITHIN")],
+)  # fmt: skip
+def test_a_window_that_holds_too_much_is_refused(
+    size: int, limit: int, fails: bool, within: int | None, where: str
+) -> None:
+    """Six events of key l lie within nine ticks. The batches and chunks in which they come make no difference."""
+    pattern = Pattern(("a", "b"), within=within)
+    events = ["a0", "a1", "a2", "a10", "b11", "b12", "a0", "a3", "b4", "b5", "a8", "b9"]
+    if within is None:
+        events[:3] = []
+    rows = rows_of(*events, pattern=pattern, keys="k" * (len(events) - 6) + "l" * 6)
+    task = task_for(pattern, limit=limit, chunk_rows=1)
+    if not fails:
+        assert found(task, rows, size) == found(replace(task, limit=None), rows, size) != []
+        return
+    with pytest.raises(SaseRunError) as error:
+        found(task, rows, size)
+    assert str(error.value) == (
+        f"more than 5 events of key='l' {where}, or keep such events out with a condition of their own"
+    )
+
+
 def test_work_stays_linear_in_a_group_without_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = Pattern(("a", "b"), where=((Compare("a", "m", "=", "b", "m"),),))
     rows = rows_of(*(f"a{i}" for i in range(4000)), pattern=pattern, m=range(4000))
@@ -540,8 +568,7 @@ def test_a_bootstrap_brings_the_package_along(monkeypatch: pytest.MonkeyPatch) -
         del sys.modules["sase"]
 
     monkeypatch.setenv("SASE_JIT", "0")  # numba does not tell a module's classes from those of its second import
-    monkeypatch.setattr(ssc, "bootstrap", bring)
-    pickled = cloudpickle.dumps(scan_and_construct(ABD, **ARGUMENTS))
+    pickled = cloudpickle.dumps(scan_and_construct(ABD, **ARGUMENTS, bootstrap=bring))
     hide_package(monkeypatch)
     batches = cloudpickle.loads(pickled)(iter(batches_of(rows_of("a1", "b2", "d3", pattern=ABD, s=[None, None, "!"]))))
     assert pa.Table.from_batches(batches).to_pylist() == [{"a.number": 0, "d.number": 2, "d.s": "!"}]
@@ -587,7 +614,7 @@ def test_a_time_that_is_none_is_refused() -> None:
         int64s(pa.table({"ts": ["1"]}), "ts")
 
 
-def test_a_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_spark_job(spark: SparkSession) -> None:
     pattern = Pattern(("a", "b"), (Negated("x", "a", "b"),), ((Compare("a", "s", "<", "b", "s"),),), within=40)
     rng = np.random.default_rng(7)
     rows = [
@@ -600,7 +627,6 @@ def test_a_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA))
     emit = {"b": ["number", "key"], "a": ["number"]}
     total = spark.sparkContext.accumulator(0)
-    monkeypatch.setattr(ssc, "counted", lambda counters: total.add(counters[-1]))
     worker = scan_and_construct(
         pattern,
         by=["key"],
@@ -608,6 +634,7 @@ def test_a_spark_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> No
         order=None,
         states="states",
         emit=emit,
+        options=Options(counted=lambda counters: total.add(counters[-1])),
         batch_rows=7,
         chunk_rows=20,
     )

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct, structs
+from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="at",
@@ -29,6 +29,7 @@ SOURCE = Source(
         "logout": {"at": "timestamp", "seq": "bigint", "user": "string"},
         "transfer": {"at": "timestamp", "seq": "bigint", "user": "string", "amount": "decimal(10,2)"},
     },
+    where="(kind = 'transfer' AND amount >= 1000.00) OR kind = 'login' OR kind = 'logout'",
 )
 
 WINDOW = 1_800_000_000  # 30 minutes, in microseconds
@@ -64,7 +65,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def sequences(events: DataFrame) -> DataFrame:
+def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
@@ -73,6 +74,7 @@ def sequences(events: DataFrame) -> DataFrame:
         order="seq",
         states="_states",
         emit=EMIT,
+        options=options,
     )
     return (
         events.repartition("`user`")
@@ -148,11 +150,11 @@ def transform(matches: DataFrame) -> DataFrame:
     )
 
 
-def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
+def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    matches = sequences(relevant)
+    matches = sequences(relevant, options)
     matches = without_other(matches, events)
     matches = without_o(matches, events)
     return transform(matches)

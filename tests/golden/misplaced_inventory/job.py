@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Holds, Negated, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct, structs
+from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -70,7 +70,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def sequences(events: DataFrame) -> DataFrame:
+def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
@@ -79,6 +79,7 @@ def sequences(events: DataFrame) -> DataFrame:
         order=None,
         states="_states",
         emit=EMIT,
+        options=options,
     )
     return (
         events.repartition("id")
@@ -99,11 +100,11 @@ def transform(matches: DataFrame) -> DataFrame:
     )
 
 
-def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
+def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    matches = sequences(relevant)
+    matches = sequences(relevant, options)
     return transform(matches)
 
 

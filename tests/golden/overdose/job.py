@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct, structs
+from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -23,6 +23,7 @@ SOURCE = Source(
     types={
         "MEDICINE-TAKEN": {"ts": "timestamp", "name": "string", "medicine": "string", "amount": "int"},
     },
+    where="type = 'MEDICINE-TAKEN' AND name = 'John' AND medicine = 'Antibiotics'",
 )
 
 WINDOW = 14_400_000_000  # 4 hours, in microseconds
@@ -78,7 +79,7 @@ def time_slices(events: DataFrame) -> DataFrame:
     )
 
 
-def sequences(events: DataFrame) -> DataFrame:
+def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
@@ -87,6 +88,7 @@ def sequences(events: DataFrame) -> DataFrame:
         order=None,
         states="_states",
         emit=EMIT,
+        options=options,
     )
     return (
         events.repartition("_slice")
@@ -114,12 +116,12 @@ def transform(matches: DataFrame) -> DataFrame:
     )
 
 
-def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
+def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
     relevant = time_slices(relevant)
-    matches = sequences(relevant)
+    matches = sequences(relevant, options)
     matches = select(matches)
     return transform(matches)
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Pattern
-from sase.runtime.ssc import match_schema, scan_and_construct, structs
+from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
     time="ts",
@@ -66,7 +66,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
-def sequences(events: DataFrame) -> DataFrame:
+def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
@@ -75,6 +75,7 @@ def sequences(events: DataFrame) -> DataFrame:
         order=None,
         states="_states",
         emit=EMIT,
+        options=options,
     )
     return (
         events.repartition(1)
@@ -86,7 +87,7 @@ def sequences(events: DataFrame) -> DataFrame:
 
 def within(matches: DataFrame) -> DataFrame:
     """Window: the sequences that are shorter than WITHIN."""
-    return matches.where(ticks(matches, "x4.ts") - ticks(matches, "x1.ts") < WINDOW)
+    return matches.where(ticks(matches, "x4.ts") < ticks(matches, "x1.ts") + WINDOW)
 
 
 def select(matches: DataFrame) -> DataFrame:
@@ -139,11 +140,11 @@ def transform(matches: DataFrame) -> DataFrame:
     )
 
 
-def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
+def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
-    matches = sequences(relevant)
+    matches = sequences(relevant, options)
     matches = within(matches)
     matches = select(matches)
     matches = without_x3(matches, events)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, check
 from sase.runtime.job import main
+from sase.runtime.ssc import Options
 
 SOURCE = Source(
     time="ts",
@@ -19,6 +20,7 @@ SOURCE = Source(
     types={
         "SHELF-READING": {"ts": "timestamp", "id": "bigint", "shelf_id": "int", "category": "string"},
     },
+    where="type = 'SHELF-READING' AND category = 'food' AND shelf_id = 1",
 )
 
 
@@ -41,7 +43,7 @@ def transform(matches: DataFrame) -> DataFrame:
     )
 
 
-def find_matches(events: DataFrame | dict[str | None, DataFrame]) -> DataFrame:
+def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
     """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
     relevant = relevant_events(events)
