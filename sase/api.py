@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from sase.analysis.stages import Stage
     from sase.events import Events, Frames
+    from sase.jobs import BatchJob, StreamJob
     from sase.runtime.stream.ssc import Stream
 
 
@@ -72,10 +73,10 @@ class Query:
         if text := warning(self, lambda: tables):
             logging.getLogger("sase").warning(text)
         tally = Tally()
-        checked = check(tables, self.module.SOURCE, tally)
+        checked = check(tables, self.batch_job.SOURCE, tally)
         tally.warn()
         options = Options(max_window_events_per_key)
-        return remember(cast("DataFrame", self.module.find_matches(checked, options)), self, tables)
+        return remember(self.batch_job.find_matches(checked, options), self, tables)
 
     def tables(self, events: Events | None = None) -> Frames:
         """The events as DataFrames, each with its event type, or None for several."""
@@ -100,7 +101,7 @@ class Query:
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
-        stream = cast("Stream", self.streaming.module.follow(self.tables(events), StreamOptions(**options)))
+        stream = self.stream_job.follow(self.tables(events), StreamOptions(**options))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -132,6 +133,14 @@ class Query:
         linecache.cache[name] = (len(self.job), None, self.job.splitlines(keepends=True), name)
         exec(builtins.compile(self.job, name, "exec"), module.__dict__)
         return module
+
+    @property
+    def batch_job(self) -> BatchJob:
+        return cast("BatchJob", self.module)
+
+    @property
+    def stream_job(self) -> StreamJob:
+        return cast("StreamJob", self.streaming.module)
 
     def __repr__(self) -> str:
         return f"<sase.Query\n{self.compiled.query.text.strip()}\n>"

@@ -9,8 +9,8 @@ from itertools import pairwise
 from sqlglot import exp
 
 from sase.compiler.core import scalars
-from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Place, Predicate, Variable
-from sase.compiler.core.errors import Diagnostic, SaseError, Span
+from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
+from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.names import Names
 from sase.compiler.plan.physical import (
@@ -381,7 +381,7 @@ class _Planner:
             for known in variable.attributes.values():
                 if known.name not in read[variable.name] or known.name == self.query.type:
                     continue
-                kinds[known.name] = self.one_type(known.name, known.kind, kinds)
+                kinds[known.name] = self.one_type(variable, known, kinds.get(known.name, known.kind))
                 for type_name in variable.types:
                     if type_name not in known.lacking:
                         declared.setdefault(type_name, {})[known.name] = None
@@ -392,22 +392,17 @@ class _Planner:
             for name in sorted(declared)
         }
 
-    def one_type(self, name: str, kind: exp.DataType, kinds: dict[str, exp.DataType]) -> exp.DataType:
+    def one_type(self, variable: Variable, known: Attribute, before: exp.DataType) -> exp.DataType:
         """Events of all types travel in one table, so a column has one type in all of them."""
-        merged = scalars.wider(kinds.get(name, kind), kind)
+        merged = scalars.wider(before, known.kind)
         if merged is None:
-            raise SaseError(
-                [
-                    Diagnostic(
-                        f"{name} is {scalars.a_type(kinds[name])} in one event type of the pattern and "
-                        f"{scalars.a_type(kind)} in another",
-                        Span(0, len(self.query.text)),
-                        "rename it in one of the tables, or RETURN only what you need",
-                    )
-                ],
-                self.query.text,
-                self.query.filename,
+            found = Diagnostic(
+                f"{known.name} is {scalars.a_type(known.kind)} here, and {scalars.a_type(before)} in an event type "
+                "further left",
+                variable.span,
+                "rename it in one of the tables, or RETURN only what you need",
             )
+            raise SaseError([found], self.query.text, self.query.filename)
         return merged
 
 

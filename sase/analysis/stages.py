@@ -12,7 +12,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.compiler.plan.physical import AntiJoin, Interval, Select, Within
+from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, quoted, unite
 from sase.runtime.kernels.encode import encode_pattern
@@ -76,7 +76,7 @@ class _Run:
         checked = check(self.events, self.source)
         relevant = self.job.relevant_events(checked)
         copies: dict[str, int] = {}
-        if hasattr(self.job, "time_slices"):
+        if self.physical.only(Slices):
             relevant = self.job.time_slices(relevant)
             copies = self.copies(relevant)
         matches, counters = self.sequences(relevant)

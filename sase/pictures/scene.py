@@ -52,6 +52,18 @@ class Scene:
     """On the scale of `Event.at`."""
     is_time: bool
     notes: tuple[str, ...]
+    aligned: bool = False
+    """Each lane begins with the first event of a match, and `Event.at` is the time since then: see `align.aligned`."""
+
+    cut: bool = False
+    """The lanes end before the window does."""
+
+    def first(self, run: Run) -> Event:
+        return self.events[run.events[0][1]]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return (*self.matches, *self.killed)
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,7 @@ def scene(query: Query, events: Events, only: DataFrame | None, limits: Limits) 
 
     bound = query.compiled.query
     keys = _keys(bound)
-    stage = check(query.tables(events), query.module.SOURCE.whole).withColumn(_LANE, _lane(bound, keys))
+    stage = check(query.tables(events), query.batch_job.SOURCE.whole).withColumn(_LANE, _lane(bound, keys))
     lanes, since, notes = _choose(bound, keys, stage, only, limits)
     shown = stage
     if keys:

@@ -65,7 +65,7 @@ def _arrivals(query: Query, events: Events) -> list[Arrival]:
 
     from sase.runtime.events import check, quoted
 
-    bound, physical, job = query.compiled.query, query.compiled.physical, query.module
+    bound, physical, job = query.compiled.query, query.compiled.physical, query.batch_job
     relevant = job.relevant_events(check(query.tables(events), job.SOURCE))
     keys = list(physical.kernel.keys) if physical.kernel else []
     states = F.col(quoted(physical.own("states")))

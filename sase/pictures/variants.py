@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -66,8 +66,8 @@ def found(query: BoundQuery, events: DataFrame) -> DataFrame:
     """The matches of such a query."""
     from sase.api import Query
 
-    job = Query(compile_bound(query, version=sase.__version__)).module
-    return cast("DataFrame", job.find_matches(events))
+    job = Query(compile_bound(query, version=sase.__version__)).batch_job
+    return job.find_matches(events)
 
 
 def result_columns(query: BoundQuery) -> list[tuple[str, str, exp.Expr]]:
