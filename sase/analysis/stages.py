@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from sase.compiler.core.bound import EquivalenceTest
 from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Events, Source, check, flaws, quoted, unite
+from sase.runtime.events import Events, Source, check, flaws, own_tables, quoted, types_there, unite
+from sase.runtime.io.tally import LOOK, stranger
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
 from sase.runtime.pattern import Pattern
@@ -108,7 +109,8 @@ class _Run:
         left, *rest = _counted(united, metrics)
         yield Stage("events", "events", "read", "event", left, why="there are no events")
         for what, count in zip([*steps, f"of type {self.types}"], rest, strict=True):
-            yield Stage("events", "events", what, "event", count, left - count)
+            if count < left or what not in steps:  # of flaws, those that there are
+                yield Stage("events", "events", what, "event", count, left - count)
             left = count
 
     def filters(self, checked: DataFrame, copies: Mapping[str, int], counters: Counters | None) -> Iterator[Stage]:
@@ -125,7 +127,7 @@ class _Run:
         for name, (test, *conditions) in everything.items():
             step, of = ("negated", f"!{name}") if name in forbidden else ("filter", name)
             left = next(counted)
-            yield Stage(step, of, test, "event", left, why=f"no event is of type {' or '.join(self.kinds(name))}")
+            yield Stage(step, of, test, "event", left, why="" if left or name in forbidden else self.missing(name))
             for condition in conditions:
                 count = next(counted)
                 yield Stage(step, of, condition, "event", count, left - count)
@@ -136,6 +138,12 @@ class _Run:
                 yield Stage(step, of, "one for each time slice", unit, left)
             if step == "filter" and counters is not None:
                 yield from self.scan(name, unit, left, counters)
+
+    def missing(self, name: str) -> str:
+        kinds = self.kinds(name)
+        if len(kinds) > 1 or kinds[0] in own_tables(self.events):
+            return f"no event has the type {' or '.join(kinds)}"
+        return stranger(kinds[0], *types_there(self.events, self.source, LOOK))
 
     def kinds(self, name: str) -> tuple[str, ...]:
         return self.bound.variable(name).types
@@ -320,6 +328,8 @@ def _fate(stage: Stage) -> tuple[str, str]:
     assert stage.removed
     one = stage.removed == 1
     match stage.step, stage.what.partition(" "):
+        case "events", ("that", _, _):
+            fate = "cannot be read"
         case "events", ("with", _, value):
             fate = f"{'lacks' if one else 'lack'} {value}"
         case "events" | "window", _:
