@@ -459,6 +459,8 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _statistics_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -470,7 +472,7 @@ def _statistics_arguments(command: argparse.ArgumentParser) -> None:
         default=[],
         help="measure how selective the predicates of this query are, too; may be repeated",
     )
-    command.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     _catalog_arguments(command)
 
@@ -481,8 +483,10 @@ def _query_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     parser.add_argument("--events", metavar="[TYPE=]PATH", action="append", default=[], help=help)
-    parser.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(parser)
     parser.set_defaults(verbose=False)
 
 
