@@ -1,10 +1,11 @@
-"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`, `sase statistics`."""
+"""The command line: `sase run`, `compile`, `explain`, `check`, `test`, `init` and `statistics`."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import sase
 from sase.compiler.core.errors import CatalogError, OptionError, SaseError, did_you_mean
 from sase.runtime.errors import SaseRunError
 from sase.runtime.interrupt import interruptible
-from sase.runtime.io.report import starting
+from sase.runtime.io.report import duration, starting
 
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
@@ -30,7 +31,9 @@ examples:
   sase run shoplifting.sase --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
+  sase init events/ -o retail.toml
   sase check queries/*.sase --catalog retail.toml
+  sase test queries/*.sase --catalog retail.toml
   sase statistics events.parquet --query shoplifting.sase --catalog retail.toml -o stats.json
   sase explain shoplifting.sase --catalog retail.toml --statistics stats.json
 """
@@ -176,6 +179,67 @@ def _statistics(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _test(arguments: argparse.Namespace) -> int:
+    from sase.testing import Case, cases_in, outcomes
+
+    started = time.perf_counter()
+    cases: list[Case] = []
+    broken = 0
+    for name in arguments.files:
+        try:
+            found = cases_in(_read(name), name)
+        except (SaseError, OptionError) as error:
+            broken += 1
+            print(error if isinstance(error, SaseError) else f"error: {error}", end="\n\n", file=sys.stderr)
+            continue
+        cases += found
+        if not found:
+            print(f"note: {name} has no test", file=sys.stderr)
+    if not cases and not broken:
+        raise OptionError("there is no test: a test is a comment,  /* test: TITLE given EVENTS matches MATCHES */")
+    _refuse_unknown(arguments, {name for case in cases for name in case.query.parameters})
+    failed = []
+    if cases:
+        starting()
+        from sase.runtime.session import session
+
+        results = outcomes(cases, _catalog(arguments), session("sase", arguments.verbose))
+        failed = [outcome for outcome in results if not outcome.passed]
+        print("".join(f"{outcome}\n\n" for outcome in failed), end="")
+    parts = [f"{len(cases)} test{'' if len(cases) == 1 else 's'}", f"{len(failed)} failed" if failed else "all passed"]
+    parts += [f"{broken} of {len(arguments.files)} files cannot be read"] if broken else []
+    print(" · ".join([*parts, duration(time.perf_counter() - started)]))
+    return 1 if failed or broken else 0
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    output = None if arguments.output is None else Path(arguments.output)
+    if output is not None and output.exists():
+        raise OptionError(f"{output} exists, and may have been edited: remove it, or choose another -o")
+    starting()
+    from sase.analysis.draft import draft
+    from sase.compiler.core.catalog import Catalog
+    from sase.runtime.errors import explained
+    from sase.runtime.io.inputs import read_as_is
+
+    given = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    tables = read_as_is(arguments)
+    with explained():
+        found = draft(tables, Catalog(**given), given)
+    text = found.toml(" ".join(arguments.events))
+    if output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{output} cannot be written: {error.strerror}") from None
+    catalog = found.catalog
+    columns = f"time {catalog.time}, type {catalog.type}" + (f", order {catalog.order}" if catalog.order else "")
+    print(f"wrote {output}: {len(found.events)} event types; {columns}", file=sys.stderr)
+    return 0
+
+
 # ---- from arguments to a query ------------------------------------------------------------------
 
 
@@ -316,6 +380,8 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "compile a query and run it", _run, _run_arguments),
         ("explain", "show the logical and the physical plan", _explain, _explain_arguments),
         ("check", "report errors only; exit code 1 if there are any", _check, _check_arguments),
+        ("test", "test queries with the events and matches written beside them", _test, _test_arguments),
+        ("init", "draw up a catalog from the events: their types, and the columns of each", _init, _init_arguments),
         ("statistics", "measure what the optimiser should know of the events", _statistics, _statistics_arguments),
     ):
         command = commands.add_parser(
@@ -372,7 +438,29 @@ def _check_arguments(command: argparse.ArgumentParser) -> None:
     _catalog_arguments(command)
 
 
+def _test_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "files", metavar="FILE", nargs="+", help="query files with tests in comments, or Markdown with blocks of both"
+    )
+    command.add_argument("--verbose", action="store_true", help="show Spark's own log")
+    _catalog_arguments(command)
+
+
+def _init_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
+    )
+    command.add_argument("-o", "--output", metavar="FILE", help="TOML file to write (default: standard output)")
+    command.add_argument("--time", metavar="COLUMN", help="time column (default: guessed by name and type)")
+    command.add_argument("--type", metavar="COLUMN", help="type column (default: guessed by name and type)")
+    command.add_argument("--order", metavar="COLUMN", help="tie-breaker column (default: seq, if there is one)")
+    command.add_argument("--format", help="format of the events, when the path does not tell")
+    command.add_argument("--verbose", action="store_true", help="show Spark's own log")
+
+
 def _statistics_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -384,7 +472,7 @@ def _statistics_arguments(command: argparse.ArgumentParser) -> None:
         default=[],
         help="measure how selective the predicates of this query are, too; may be repeated",
     )
-    command.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     _catalog_arguments(command)
 
@@ -395,8 +483,10 @@ def _query_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     parser.add_argument("--events", metavar="[TYPE=]PATH", action="append", default=[], help=help)
-    parser.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(parser)
     parser.set_defaults(verbose=False)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from random_queries import Case, cases
 from streams import follow, shuffled
-from test_random_queries import TRAP_STREAM, TRAPS, collect, compare, frame
+from test_random_queries import EDGE_CASES, FLOAT_CASE, TRAP_CATALOG, TRAP_EVENTS, TRAPS, collect, compare, frame
 
 import sase
 from sase.compiler.plan.physical import Remember
@@ -91,17 +91,15 @@ def test_a_stream_gives_the_answer_of_the_judge(spark: SparkSession, case: Case,
 
 def test_traps(spark: SparkSession) -> None:
     """All queries in one Spark job."""
-    both = {"ts": "bigint", "id": "bigint", "n": "bigint"}
-    catalog = sase.Catalog(types={"A": both, "B": both, "C": both, "D": {"ts": "bigint", "n": "bigint"}})
-    rows = [dict(zip(("type", *both), row, strict=True)) for row in TRAP_STREAM]
+    windowed = [query if "WITHIN" in query else f"{query} WITHIN 100" for query, _ in TRAPS]
+    traps = [Case(query, TRAP_CATALOG, TRAP_EVENTS) for query in windowed]
     expected: dict[str, Counter[Any]] = {}
     found: dict[str, DataFrame] = {}
-    for query, _ in TRAPS:
-        case = Case(query if "WITHIN" in query else f"{query} WITHIN 100", catalog, rows)
-        plan = "negation outside the kernel" if "!" in query else "a stream"
-        for name, answer in answers(spark, case, plan, 7).items():
-            found[f"{query}: {name}"] = answer.select(F.to_json(F.struct("*")).alias("match"))
-            expected[f"{query}: {name}"] = Counter(
+    for place, case in enumerate([*traps, *EDGE_CASES, FLOAT_CASE]):
+        plan = "negation outside the kernel" if "!" in case.query and place % 2 else "a stream"
+        for name, answer in answers(spark, case, plan, place).items():
+            found[f"{case.query}: {name}"] = answer.select(F.to_json(F.struct("*")).alias("match"))
+            expected[f"{case.query}: {name}"] = Counter(
                 json.dumps(_without_null(match), sort_keys=True) for match in evaluate(*case)
             )
     bags: dict[str, Counter[Any]] = {name: Counter() for name in found}
@@ -163,6 +161,18 @@ def test_a_trailing_negation_is_decided_at_the_end_of_its_window() -> None:
     assert (found(step), step.wake) == ([], 12), "there was a C at 10"
     step = bucket.advance(step.state, rows(("C", 12, 8)), 12)
     assert found(step) == [(2, 3)], "a C at 12 is past its window, and no event of that key is needed to know"
+
+
+def test_a_leading_negation_is_remembered_while_a_trailing_one_is_waited_for() -> None:
+    """C at 1 forbids (4, 5), whose window ends long after that of C: it is forgotten two windows later, no sooner."""
+    both = Pattern(("x", "z"), (Negated("y", None, "x"), Negated("w", "z", None)), within=5)
+    bucket = Bucket(task(both))
+    step = bucket.advance(None, rows(("C", 1, 7), ("A", 4, 7), ("B", 5, 7), ("B", 8, 7)), 0)
+    for watermark in (5, 6, 8):
+        step = bucket.advance(step.state, None, watermark)
+        assert found(step) == []
+    step = bucket.advance(step.state, None, 9)
+    assert found(step) == [(4, 8)]
 
 
 def test_late_events_are_returned_and_change_nothing() -> None:
