@@ -158,6 +158,13 @@ class Files:
         _, system = self._open(str(status.getPath()))
         return any(self._holds(child) for child in system.listStatus(status.getPath()))
 
+    def size(self, location: str) -> int | None:
+        """The bytes of all files at or below this very path; None if there is no way to tell."""
+        if self._session is None:
+            return None
+        path, system = self._open(location)
+        return int(system.getContentSummary(path).getLength())
+
     def read(self, location: str) -> str | None:
         """A small text; None if there is no such file."""
         if not self.exists(location):

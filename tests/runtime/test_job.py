@@ -21,9 +21,11 @@ from pyspark.sql import functions as F
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
+from sase.runtime.io import batches
 from sase.runtime.io.inputs import Files, read_columns, split
 from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
+from sase.runtime.session import BATCH_ROWS
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 
@@ -682,6 +684,30 @@ def test_executors_without_sase(fails: Callable[..., str], parquet: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(("small", "most"), [(0, 10), (1 << 30, 1000)], ids=["looked into", "small files"])
+def test_wide_events_come_in_short_batches(
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, most: int
+) -> None:
+    """40 events of 10 KB, for batches of 100 KB: the worker tells how many rows it has seen at once."""
+    monkeypatch.setattr(batches, "BYTES", 100 << 10)
+    monkeypatch.setattr(batches, "SMALL", small)
+    monkeypatch.setattr(batches, "_LOOK", 20)
+    spark.conf.set(BATCH_ROWS, "1000")
+    wide = F.when(F.col("id") > 30, F.expr("repeat('x', 10)")).otherwise(F.expr("repeat('y', 10240)"))
+    events = spark.range(40, numPartitions=1).selectExpr("'B' AS type", "id AS ts", "id").withColumn("note", wide)
+    events.write.parquet(str(tmp_path / "wide.parquet"))
+
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})
+
+    out, err = run("--events", tmp_path / "wide.parquet", find=lambda events: events.mapInArrow(sizes, "rows long"))
+    seen = [int(line) for line in out.splitlines()[2:]]
+    assert sum(seen) == 40 and "relevant 40 ·" in err
+    assert max(seen) == min(most, 40)
+    assert spark.conf.get(BATCH_ROWS) == "1000"
+
+
 def test_an_expression_that_fails(fails: Callable[..., str], parquet: Path) -> None:
     assert fails("--events", parquet, find=lambda events: events.selectExpr("1 / (ts - ts)")).startswith(
         "error: Division by zero."
@@ -756,6 +782,7 @@ SCRIPT = """\
 from pyspark.sql import DataFrame, functions as F
 from sase.runtime.events import Source
 from sase.runtime.job import main
+from sase.runtime.session import BATCH_ROWS
 from sase.runtime.ssc import Options
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
