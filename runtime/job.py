@@ -14,6 +14,7 @@ from sase.runtime.arguments import LIMIT, add_arguments, refuse_idle
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, check
 from sase.runtime.interrupt import interruptible
+from sase.runtime.io.batches import bounded
 from sase.runtime.io.inputs import (
     Csv,
     Files,
@@ -101,8 +102,9 @@ def run_job(
                 _protect(files, option, place, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally(arguments.strict)
         options = Options(arguments.max_window_events_per_key)
-        matches = find_matches(check(read_events(spark, inputs, source), source, tally), options)
-        found = _deliver(matches, arguments)
+        tables = read_events(spark, inputs, source)
+        with bounded(spark, tables, source, inputs):
+            found = _deliver(find_matches(check(tables, source, tally), options), arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:
             publish(tally.rejected(), late, "json", arguments.overwrite)

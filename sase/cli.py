@@ -259,6 +259,8 @@ def _catalog(arguments: argparse.Namespace) -> Catalog:
 
     catalog = Catalog.load(arguments.catalog) if arguments.catalog else Catalog()
     columns = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    if arguments.time_unit or arguments.time_format:
+        columns |= {"time_unit": arguments.time_unit, "time_format": arguments.time_format}
     return replace(catalog, **columns, parameters={**catalog.parameters, **_parameters(arguments)})
 
 
@@ -500,6 +502,10 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("catalog")
     group.add_argument("--catalog", metavar="FILE", help="TOML file with the event types and their attributes")
     group.add_argument("--time", metavar="COLUMN", help="time column (default: the catalog's, or ts)")
+    group.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the time is a number of these since 1970")
+    group.add_argument(
+        "--time-format", metavar="PATTERN", help="the time is a text, such as 'dd.MM.yyyy HH:mm:ss'; iso is one, too"
+    )
     group.add_argument("--type", metavar="COLUMN", help="type column (default: the catalog's, or type)")
     group.add_argument("--order", metavar="COLUMN", help="tie-breaker column for events at one time")
     group.add_argument(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,9 +21,11 @@ from pyspark.sql import functions as F
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
+from sase.runtime.io import batches
 from sase.runtime.io.inputs import Files, read_columns, split
 from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
+from sase.runtime.session import BATCH_ROWS
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 
@@ -230,6 +235,77 @@ def test_csv_without_a_header(run: Run, tmp_path: Path) -> None:
     out, err = run("--events", events, "--header", "type, ts, id, note")
     assert out == FOUND
     assert err.startswith("events read 4 · ")
+
+
+WRITTEN = [
+    ("s", None, ["1700000000", "1700000001.5", "1700000002.000001"]),
+    ("ms", None, ["1700000000000", "1700000001500", "1700000002000"]),
+    (
+        None,
+        "dd.MM.yyyy HH:mm:ss[.SSSSSS]",
+        ["14.11.2023 22:13:20", "14.11.2023 22:13:21.500000", "14.11.2023 22:13:22"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("unit", "format", "times"), WRITTEN)
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_text_whose_times_are_numbers_or_text(
+    run: Run, tmp_path: Path, unit: Any, format: str | None, times: list[str], suffix: str
+) -> None:
+    source = Source("ts", "type", None, "timestamp", {"A": {}}, time_unit=unit, time_format=format)
+    if suffix == "csv":
+        lines = ["type,ts", *(f"A,{time}" for time in times)]
+    else:
+        lines = [f'{{"type": "A", "ts": {json.dumps(time) if format else time}}}' for time in times]
+    events = written(tmp_path / f"e.{suffix}", "\n".join(lines) + "\n")
+    out, err = run("--events", events, source=source, find=lambda e: e.select(F.unix_micros("ts").alias("t")))
+    last = 1700000002000001 if unit == "s" else 1700000002000000
+    assert [int(line) for line in out.splitlines()[2:]] == [1700000000000000, 1700000001500000, last]
+    assert "rejected" not in err
+
+
+def test_nanoseconds_of_parquet_are_cut_off(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    times = [1_700_000_000_123_456_789, -1, None]
+    table = pa.table(
+        {
+            "type": ["A", "A", "A"],
+            "ts": pa.array(times, pa.timestamp("ns", "UTC")),
+            "wall": pa.array(times, pa.timestamp("ns")),
+            "n": [1, 2, 3],
+        }
+    )
+    for name in ("e.parquet", "day=1/e.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / name)
+    source = Source("ts", "type", None, "timestamp", {"A": {"wall": "timestamp_ntz", "n": "bigint"}})
+
+    def found(events: DataFrame) -> DataFrame:
+        return events.select(F.unix_micros("ts").alias("ts"), F.col("wall").cast("string").alias("wall"), "n")
+
+    for place in ("e.parquet", "day=1"):
+        caplog.clear()
+        out, err = run("--events", tmp_path / place, source=source, find=found)
+        assert out.splitlines()[2:] == [
+            "              -1  1969-12-31 23:59:59.999999  2",
+            "1700000000123456  2023-11-14 22:13:20.123456  1",
+        ]
+        assert "rejected: 1 event without a time\n" in err
+        assert caplog.messages == [
+            f"{tmp_path}/{place} has nanoseconds in ts, wall, and Spark's timestamps have microseconds: "
+            "the rest is cut off"
+        ]
+
+
+def test_nanoseconds_and_microseconds_do_not_go_together(
+    fails: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    for unit in ("ns", "us"):
+        table = pa.table({"type": ["A"], "ts": pa.array([1], pa.timestamp(unit, "UTC"))})
+        pq.write_table(table, tmp_path / f"{unit}.parquet")
+    source = Source("ts", "type", None, "timestamp", {"A": {}})
+    assert "merge" in fails("--events", tmp_path, source=source)
+    assert spark.conf.get("spark.sql.legacy.parquet.nanosAsLong") == "false"
 
 
 # ---- what is rejected ---------------------------------------------------------------------------
@@ -608,6 +684,30 @@ def test_executors_without_sase(fails: Callable[..., str], parquet: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(("small", "most"), [(0, 10), (1 << 30, 1000)], ids=["looked into", "small files"])
+def test_wide_events_come_in_short_batches(
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, most: int
+) -> None:
+    """40 events of 10 KB, for batches of 100 KB: the worker tells how many rows it has seen at once."""
+    monkeypatch.setattr(batches, "BYTES", 100 << 10)
+    monkeypatch.setattr(batches, "SMALL", small)
+    monkeypatch.setattr(batches, "_LOOK", 20)
+    spark.conf.set(BATCH_ROWS, "1000")
+    wide = F.when(F.col("id") > 30, F.expr("repeat('x', 10)")).otherwise(F.expr("repeat('y', 10240)"))
+    events = spark.range(40, numPartitions=1).selectExpr("'B' AS type", "id AS ts", "id").withColumn("note", wide)
+    events.write.parquet(str(tmp_path / "wide.parquet"))
+
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})
+
+    out, err = run("--events", tmp_path / "wide.parquet", find=lambda events: events.mapInArrow(sizes, "rows long"))
+    seen = [int(line) for line in out.splitlines()[2:]]
+    assert sum(seen) == 40 and "relevant 40 ·" in err
+    assert max(seen) == min(most, 40)
+    assert spark.conf.get(BATCH_ROWS) == "1000"
+
+
 def test_an_expression_that_fails(fails: Callable[..., str], parquet: Path) -> None:
     assert fails("--events", parquet, find=lambda events: events.selectExpr("1 / (ts - ts)")).startswith(
         "error: Division by zero."
@@ -682,6 +782,7 @@ SCRIPT = """\
 from pyspark.sql import DataFrame, functions as F
 from sase.runtime.events import Source
 from sase.runtime.job import main
+from sase.runtime.session import BATCH_ROWS
 from sase.runtime.ssc import Options
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
