@@ -50,7 +50,7 @@ def equivalence_tests(
 
 
 def _equality(part: Predicate) -> tuple[Place, Place] | None:
-    """`x.a = y.b` between two variables, both of one type that partitions exactly (a float's -0.0 and NaN do not)."""
+    """`x.a = y.b` between two variables of one type that partitions exactly: -0.0 and NaN, at any depth, do not."""
     match part.condition:
         case exp.EQ(this=exp.Column() as left, expression=exp.Column() as right):
             kinds = (left.type or scalars.UNKNOWN, right.type or scalars.UNKNOWN)
@@ -58,7 +58,7 @@ def _equality(part: Predicate) -> tuple[Place, Place] | None:
             if (
                 left.table != right.table
                 and same
-                and not any(map(scalars.is_float, kinds))
+                and not any(map(scalars.holds_float, kinds))
                 and kinds[0] != scalars.UNKNOWN
             ):
                 return (left.table, left.name), (right.table, right.name)
