@@ -127,8 +127,8 @@ def test_a_watermark_of_the_events_is_the_delay(spark: SparkSession, folder: Pat
         (
             "at",
             {},
-            'the events have a watermark on "at", and the query goes by "ts": put the watermark on "ts", or leave it out '
-            "and give max_delay",
+            'the events have a watermark on "at", and the query goes by "ts": put the watermark on "ts", or leave it '
+            "out and give max_delay",
         ),
         (
             "ts",
