@@ -175,7 +175,7 @@ class _Estimate:
         plan, positive, partition = self.plan, self.query.positive, self.plan.scan.partition + cross
         walks, visited = instances[-1], list[float]()
         everything = self.statistics.events
-        bound = {positive[-1].name}
+        bound = {self.query.last.name}
         for depth in range(1, len(positive)):
             at = len(positive) - 1 - depth
             reach = instances[at] * self.share_of_span / depth
