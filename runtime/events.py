@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 Events = DataFrame | Mapping[str | None, DataFrame] | Sequence[tuple[str | None, DataFrame]]
 """One table with a type column; or tables by event type, where None stands for a table of several types."""
 
+FURTHEST = 8 * 10**18
+"""Integer times beyond it, on either side, cannot take part: with a window added, they might not fit into 64 bits."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -65,6 +68,14 @@ class Source:
         return {self.type: "type", self.time: "time", **order}
 
     @property
+    def usable(self) -> dict[str, str]:
+        """What an event needs to take part, and the condition that it has it."""
+        present = {what: f"{quoted(column)} IS NOT NULL" for column, what in self.required.items()}
+        if self.time_kind == "integer":
+            present["usable time"] = f"{quoted(self.time)} BETWEEN {-FURTHEST} AND {FURTHEST}"
+        return present
+
+    @property
     def columns(self) -> dict[str, dict[str, str]]:
         """The columns beside the type, with the Spark type that each event type declares for them.
 
@@ -81,17 +92,14 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     """The events of the query's types: type, time, tie-breaker, then attributes in the order of their declaration.
 
     Column names match in any case, as in Spark, and come out as declared; values are widened where that loses nothing.
-    What a type does not declare is NULL in its events. Events without a type, time or tie-breaker cannot take part:
-    the tally counts them. Lazy, and checking the result again changes nothing.
+    What a type does not declare is NULL in its events. Events that are not usable cannot take part: the tally counts
+    them. Lazy, and checking the result again changes nothing.
     """
     # Not getattr: in Spark Connect, a DataFrame has every attribute, as a column.
     if isinstance(events, DataFrame) and vars(events).get(_CHECKED) == source:
         return events
     united = unite(events, source)
-    if tally is not None:
-        complete = tally.watch(united, source)
-    else:
-        complete = united.where(" AND ".join(f"{quoted(name)} IS NOT NULL" for name in source.required))
+    complete = tally.watch(united, source) if tally else united.where(" AND ".join(source.usable.values()))
     checked = complete if complete.columns == [source.type, *source.columns] else complete.select(names_of(source))
     setattr(checked, _CHECKED, source)
     return checked

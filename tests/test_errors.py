@@ -24,7 +24,10 @@ CATALOGS = {
         },
         parameters={"limit": 3, "long": "soon", "thing": [1]},
     ),
-    "integer_time": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "bigint"}}),
+    "integer_time": Catalog(
+        types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "bigint"}},
+        parameters={"forever": 2**63 - 1},
+    ),
     "conflict": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "string"}}),
 }
 

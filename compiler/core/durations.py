@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from fractions import Fraction
 
 from sase.compiler.core.errors import did_you_mean
@@ -56,7 +57,7 @@ def microseconds(amount: str, unit: str) -> Fraction:
     """The exact length; a fraction of a microsecond is the caller's to refuse. ValueError if it is no number."""
     if not _AMOUNT.fullmatch(amount):
         raise ValueError(amount)
-    return Fraction(amount) * UNITS[unit.lower()]
+    return Fraction(Decimal(amount)) * UNITS[unit.lower()]
 
 
 def spelled(length: int) -> str:

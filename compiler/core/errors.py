@@ -18,6 +18,9 @@ class Span:
     def to(self, other: Span) -> Span:
         return Span(min(self.start, other.start), max(self.end, other.end))
 
+    def __deepcopy__(self, memo: object) -> Span:
+        return self  # nothing of it can change, and every node of an expression has one
+
 
 @dataclass(frozen=True)
 class Diagnostic:

@@ -32,6 +32,8 @@ class Family(Enum):
     ANY = auto()  # NULL, or not known here: Spark decides
 
 
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
+
 UNKNOWN = exp.DataType.build("unknown")
 BOOLEAN = exp.DataType.build("boolean")
 BIGINT = exp.DataType.build("bigint")
@@ -133,11 +135,19 @@ def disjunction(parts: list[exp.Expr]) -> exp.Expr:
 
 
 def _connect(kind: type[exp.Connector], parts: list[exp.Expr]) -> exp.Expr:
-    operands = [_operand(part) for part in parts]
-    result = operands[0]
-    for operand in operands[1:]:
-        result = kind(this=result, expression=operand)
-    return result
+    return balanced(kind, [_operand(part) for part in parts])
+
+
+def balanced(kind: type[exp.Connector], operands: list[exp.Expr]) -> exp.Expr:
+    """A chain of one connector as a flat tree, so that thousands of operands nest a dozen deep. It reads the same."""
+    if len(operands) == 1:
+        return operands[0]
+    half = len(operands) // 2
+    left, right = balanced(kind, operands[:half]), balanced(kind, operands[half:])
+    joined = kind(this=left, expression=right)
+    if "span" in left.meta and "span" in right.meta:
+        at(joined, span_of(left).to(span_of(right)))
+    return joined
 
 
 # ---- types --------------------------------------------------------------------------------------
@@ -218,8 +228,8 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
         case exp.Is():
             infer(node.this, found)
             return BOOLEAN
-        case exp.Add() | exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.IntDiv():
-            return _arithmetic(node, found)
+        case exp.Binary() if isinstance(node, _ARITHMETIC):
+            return _chain(node, found)
         case exp.Case():
             return _case(node, found)
         case exp.Anonymous():
@@ -311,8 +321,18 @@ def _is_datetime(text: str) -> bool:
     return False
 
 
-def _arithmetic(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
-    left, right = infer(node.left, found), infer(node.right, found)
+def _chain(node: exp.Binary, found: list[Diagnostic]) -> exp.DataType:
+    """`a + b - c + …` nests to the left, as deep as it is long: from the inside out, without recursion."""
+    spine = [node]
+    while isinstance(spine[-1].left, _ARITHMETIC):
+        spine.append(spine[-1].left)
+    kind = infer(spine[-1].left, found)
+    for operation in reversed(spine):
+        kind = _arithmetic(operation, kind, infer(operation.right, found), found)
+    return kind
+
+
+def _arithmetic(node: exp.Binary, left: exp.DataType, right: exp.DataType, found: list[Diagnostic]) -> exp.DataType:
     families = (family(left), family(right))
     symbol = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "intdiv": "DIV"}[node.key]
     match families:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
+
 from sase.compiler.core.bound import TimeKind, Window
-from sase.compiler.core.durations import UNITS, Parts, microseconds, spelled, unknown_unit
+from sase.compiler.core.durations import DAY, UNITS, Parts, microseconds, spelled, unknown_unit
 from sase.compiler.core.errors import Diagnostic, Span
+
+LONGEST: Mapping[TimeKind, int] = {"timestamp": 10_000_000 * DAY, "integer": 10**18}
+"""The longest window, time slice and bucket, in ticks. Times end at ±8 · 10^18 (`FURTHEST` in `runtime/events.py`), so
+that a time and a window add up within 64 bits. Spark's intervals end below 10^18 microseconds."""
 
 
 def window(length: Parts, span: Span, column: str, kind: TimeKind) -> Window | Diagnostic:
     """The window, or what is wrong with it."""
     if kind == "integer":
         return _integer_window(length, span, column)
-    total = 0
+    total = Fraction(0)
     for amount, unit in length:
         if unit is None:
             return Diagnostic(
@@ -23,13 +30,12 @@ def window(length: Parts, span: Span, column: str, kind: TimeKind) -> Window | D
             message, help = unknown_unit(unit)
             return Diagnostic(message, span, help)
         try:
-            ticks = microseconds(amount, unit)
+            total += microseconds(amount, unit)
         except ValueError:
             return Diagnostic(f"{amount!r} is not a number of {unit}", span, "write INTERVAL '12' HOUR")
-        if ticks.denominator != 1:
-            return Diagnostic("a window is a whole number of microseconds", span)
-        total += int(ticks)
-    return _positive(Window(total, spelled(total)), span)
+    if total.denominator != 1:
+        return Diagnostic("a window is a whole number of microseconds", span)
+    return _wrong_length(total, span, kind) or Window(int(total), spelled(int(total)))
 
 
 def _integer_window(length: Parts, span: Span, column: str) -> Window | Diagnostic:
@@ -40,17 +46,27 @@ def _integer_window(length: Parts, span: Span, column: str) -> Window | Diagnost
             span,
             "write the bare length in its units, such as WITHIN 10000",
         )
-    ticks = microseconds(amount, "microsecond")
+    not_whole = "a window on an integer time column is a whole number"
+    try:
+        ticks = microseconds(amount, "microsecond")
+    except ValueError:
+        return Diagnostic(not_whole, span, "write WITHIN 10000")
     if ticks.denominator != 1:
-        return Diagnostic("a window on an integer time column is a whole number", span, f"write WITHIN {round(ticks)}")
-    return _positive(Window(int(ticks), str(int(ticks))), span)
+        return Diagnostic(not_whole, span, f"write WITHIN {round(ticks)}")
+    return _wrong_length(ticks, span, "integer") or Window(int(ticks), str(int(ticks)))
 
 
-def _positive(window: Window, span: Span) -> Window | Diagnostic:
-    if window.ticks <= 0:
+def _wrong_length(ticks: Fraction, span: Span, kind: TimeKind) -> Diagnostic | None:
+    if ticks <= 0:
         return Diagnostic(
             "a window must be longer than zero",
             span,
             "c.time - a.time < window is strict, so a window of zero holds nothing",
         )
-    return window
+    if ticks > LONGEST[kind]:
+        return Diagnostic("this window is too long", span, f"the longest is {longest(kind)}")
+    return None
+
+
+def longest(kind: TimeKind) -> str:
+    return spelled(LONGEST[kind]) if kind == "timestamp" else str(LONGEST[kind])

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from sase.compiler.core import durations
-from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.bound import BoundQuery, TimeKind
 from sase.compiler.core.errors import OptionError
+from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.plan import rules
 from sase.compiler.plan.cost import Cost, calibration, cost
 from sase.compiler.plan.logical import Plan, basic_plan
@@ -153,7 +154,7 @@ def _sliced(plan: Plan, measured: bool) -> Iterator[Plan]:
     if strategy.parallel == "key" or (strategy.parallel == "auto" and (plan.scan.partition or measured)):
         yield plan
     if strategy.parallel != "key":
-        for windows in SLICES:
+        for windows in (each for each in SLICES if each * within.ticks <= LONGEST[plan.query.time_kind]):
             yield slice_by_time(replace(plan, strategy=replace(strategy, slice=windows * within.ticks)))
 
 
@@ -179,6 +180,7 @@ def _bucketed(plan: Plan, statistics: Statistics) -> Plan:
     while lengths[0] % 2 == 0 and lengths[0] * MOST_BUCKETS > window:
         lengths.insert(0, lengths[0] // 2)
     enough = statistics.span / (PARTITIONS_A_CORE * max(1, statistics.cores))
+    enough = min(enough, LONGEST[plan.query.time_kind])
     lengths += [window << power for power in range(1, int(math.log2(LEAST_BUCKETS)) + 1) if window << power <= enough]
     shortest = min(lengths, key=lambda length: (round(joins(length), 6), abs(length - window)))
     return replace(plan, bucket=shortest if joins(shortest) < WORTHWHILE * joins(window) else window)
@@ -199,7 +201,7 @@ def _partitioned(plan: Plan, statistics: Statistics | None) -> Plan:
 # ---- what the user forces -----------------------------------------------------------------------
 
 
-def _ticks(option: str, value: int | str, time_kind: str, words: tuple[str, ...]) -> int | str:
+def _ticks(option: str, value: int | str, time_kind: TimeKind, words: tuple[str, ...]) -> int | str:
     """A length in ticks."""
     if value in words:
         return value
@@ -213,6 +215,8 @@ def _ticks(option: str, value: int | str, time_kind: str, words: tuple[str, ...]
         raise OptionError(f"{option} is {', '.join(words)} or a length such as {example}, not {value!r}")
     if length < 1 or length.denominator != 1:
         raise OptionError(f"a time {option} is at least one tick long")
+    if length > LONGEST[time_kind]:
+        raise OptionError(f"a time {option} is at most {longest(time_kind)} long")
     return int(length)
 
 

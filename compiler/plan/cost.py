@@ -257,7 +257,8 @@ class _Estimate:
         return math.prod(self.values(test).agreement(events) for test in tests)
 
     def selectivity(self, predicate: Predicate) -> float:
-        known = self.statistics.predicates.get(predicate_key(self.query, predicate))
+        measured = self.statistics.predicates
+        known = measured.get(predicate_key(self.query, predicate)) if measured else None
         return known if known is not None else _guess(predicate, self.query, self.statistics)
 
 

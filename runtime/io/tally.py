@@ -52,10 +52,10 @@ class Tally:
         """The events that can take part. An event that lacks several values counts for the first of them."""
         present: list[str] = []
         self._watched, self._metrics = events, [F.expr("count(1) AS all")]
-        for column, what in source.required.items():
-            missing = " AND ".join([*present, f"{quoted(column)} IS NULL"])
+        for what, has in source.usable.items():
+            missing = " AND ".join([*present, f"NOT ({has})"])
             self._metrics.append(F.expr(f"count_if({missing}) AS {quoted(what)}"))
-            present.append(f"{quoted(column)} IS NOT NULL")
+            present.append(has)
         return events.observe(self._observation, *self._metrics).where(" AND ".join(present))
 
     def counts(self) -> Counts:
@@ -129,5 +129,5 @@ def _warn(seen: Mapping[str, int]) -> None:
 
 
 def _counts(seen: Mapping[str, int]) -> Counts:
-    without = {what: seen[what] for what in ("time", "type", "tie-breaker") if what in seen}
+    without = {what: seen[what] for what in ("time", "type", "tie-breaker", "usable time") if what in seen}
     return Counts(seen["all"] - sum(without.values()), without)

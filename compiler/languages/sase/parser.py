@@ -13,10 +13,11 @@ from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, Unexp
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
+from sase.compiler.core import scalars
 from sase.compiler.core.durations import DAY, HOUR, MINUTE, SECOND, UNITS, microseconds, unknown_unit
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.names import Parameter
-from sase.compiler.core.spans import at
+from sase.compiler.core.spans import at, span_of
 from sase.compiler.languages.sase.syntax import (
     Component,
     Duration,
@@ -35,6 +36,9 @@ def parse(text: str, filename: str = "<query>") -> Query:
         tree = _lark().parse(text)
     except UnexpectedInput as error:
         raise SaseError([_syntax_error(error, text)], text, filename) from None
+    deep = _nested_too_deeply(tree)
+    if deep is not None:
+        raise SaseError([deep], text, filename)
     builder = _Builder()
     query = builder.query(tree, text, filename)
     if builder.found:
@@ -91,6 +95,13 @@ def _tokens(tree: Node) -> list[Token]:
 
 def _child(tree: Node, rule: str) -> Node | None:
     return next((child for child in _trees(tree) if child.data == rule), None)
+
+
+def _bare(tree: Node) -> Node:
+    """What stands inside any number of parentheses."""
+    while tree.data == "parenthesised":
+        (tree,) = _trees(tree)
+    return tree
 
 
 def _components(pattern: Node) -> list[Node]:
@@ -210,9 +221,9 @@ class _Builder:
         span = _span(tree)
         match tree.data:
             case "disjunction":
-                return self.fold(exp.Or, tree)
+                return scalars.balanced(exp.Or, self.operands(tree))
             case "conjunction":
-                return self.fold(exp.And, tree)
+                return scalars.balanced(exp.And, self.operands(tree))
             case "not":
                 operand = self.expression(_trees(tree)[0])
                 if isinstance(operand, exp.Connector):  # a chain a = b = c, or [a, b]: one operand, several comparisons
@@ -238,13 +249,9 @@ class _Builder:
                 operand = self.expression(_trees(tree)[0])
                 return exp.Neg(this=operand) if _tokens(tree)[0].type == "MINUS" else operand
             case "parenthesised":
-                return exp.Paren(this=self.expression(_trees(tree)[0]))
+                return exp.Paren(this=self.expression(_bare(tree)))
             case "equivalences":
-                tests = [self.equivalence(part) for part in _trees(tree)]
-                result = tests[0]
-                for test in tests[1:]:
-                    result = at(exp.And(this=result, expression=test), span)
-                return result
+                return scalars.balanced(exp.And, [self.equivalence(part) for part in _trees(tree)])
             case "attribute":
                 variable, attribute = (self.name(part) for part in _trees(tree))
                 return exp.Column(this=_identifier(attribute), table=_identifier(variable))
@@ -273,24 +280,15 @@ class _Builder:
         negated.meta["comparison"] = True
         return negated
 
-    def fold(self, kind: type[exp.Connector], tree: Node) -> exp.Expr:
-        first, *rest = (self.expression(part) for part in _trees(tree))
-        for operand in rest:
-            left = Span(_span(tree).start, operand.meta["span"].end)
-            first = at(kind(this=first, expression=operand), left)
-        return first
-
     def comparison(self, tree: Node) -> exp.Expr:
         """`a = b = c` is `a = b AND b = c`."""
         operands = self.operands(tree)
         operators = [_COMPARISONS[str(token)] for token in _tokens(tree)]
-        result: exp.Expr | None = None
-        for operator, (left, right) in zip(operators, pairwise(operands), strict=True):
-            span = left.meta["span"].to(right.meta["span"])
-            link = at(operator(this=left.copy(), expression=right.copy()), span)
-            result = link if result is None else at(exp.And(this=result, expression=link), _span(tree))
-        assert result is not None
-        return result
+        links: list[exp.Expr] = [
+            at(operator(this=left.copy(), expression=right.copy()), span_of(left).to(span_of(right)))
+            for operator, (left, right) in zip(operators, pairwise(operands), strict=True)
+        ]
+        return scalars.balanced(exp.And, links)
 
     def arithmetic(self, tree: Node) -> exp.Expr:
         operands = self.operands(tree)
@@ -402,6 +400,28 @@ class _Builder:
 
 
 _INTERVAL_UNITS = ((DAY, "DAY"), (HOUR, "HOUR"), (MINUTE, "MINUTE"), (SECOND, "SECOND"))
+
+
+MOST_LEVELS = 150
+"""How deep the syntax tree of a query may be. What is built from it is walked by recursion, a few calls for each level;
+a chain of one operator counts once, however long."""
+
+
+def _nested_too_deeply(tree: Node) -> Diagnostic | None:
+    waiting = [(tree, 0)]
+    while waiting:
+        node, level = waiting.pop()
+        if level > MOST_LEVELS:
+            return Diagnostic(
+                "this is nested too deeply",
+                _span(node),
+                "use fewer parentheses or calls inside each other; a chain of AND, OR or + may be as long as you like",
+            )
+        deeper = level + 1
+        if node.data in ("sum", "product"):  # a + b - c: where the operator changes, sqlglot goes one deeper
+            deeper += sum(str(one) != str(other) for one, other in pairwise(_tokens(node)))
+        waiting += [(_bare(child), deeper) for child in _trees(node)]
+    return None
 
 
 def _identifier(name: Name) -> exp.Identifier:

@@ -87,7 +87,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
 
 def within(matches: DataFrame) -> DataFrame:
     """Window: the sequences that are shorter than WITHIN."""
-    return matches.where(ticks(matches, "x4.ts") - ticks(matches, "x1.ts") < WINDOW)
+    return matches.where(ticks(matches, "x4.ts") < ticks(matches, "x1.ts") + WINDOW)
 
 
 def select(matches: DataFrame) -> DataFrame:
