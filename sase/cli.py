@@ -1,10 +1,11 @@
-"""The command line: `sase compile`, `sase run`, `sase explain`, `sase check`, `sase statistics`."""
+"""The command line: `sase run`, `compile`, `explain`, `check`, `test`, `init` and `statistics`."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import sase
 from sase.compiler.core.errors import CatalogError, OptionError, SaseError, did_you_mean
 from sase.runtime.errors import SaseRunError
 from sase.runtime.interrupt import interruptible
-from sase.runtime.io.report import starting
+from sase.runtime.io.report import duration, starting
 
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
@@ -31,6 +32,7 @@ examples:
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
   sase check queries/*.sase --catalog retail.toml
+  sase test queries/*.sase --catalog retail.toml
   sase statistics events.parquet --query shoplifting.sase --catalog retail.toml -o stats.json
   sase explain shoplifting.sase --catalog retail.toml --statistics stats.json
 """
@@ -176,6 +178,39 @@ def _statistics(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _test(arguments: argparse.Namespace) -> int:
+    from sase.testing import Case, cases_in, outcomes
+
+    started = time.perf_counter()
+    cases: list[Case] = []
+    broken = 0
+    for name in arguments.files:
+        try:
+            found = cases_in(_read(name), name)
+        except (SaseError, OptionError) as error:
+            broken += 1
+            print(error if isinstance(error, SaseError) else f"error: {error}", end="\n\n", file=sys.stderr)
+            continue
+        cases += found
+        if not found:
+            print(f"note: {name} has no test", file=sys.stderr)
+    if not cases and not broken:
+        raise OptionError("there is no test: a test is a comment,  /* test: TITLE given EVENTS matches MATCHES */")
+    _refuse_unknown(arguments, {name for case in cases for name in case.query.parameters})
+    failed = []
+    if cases:
+        starting()
+        from sase.runtime.session import session
+
+        results = outcomes(cases, _catalog(arguments), session("sase", arguments.verbose))
+        failed = [outcome for outcome in results if not outcome.passed]
+        print("".join(f"{outcome}\n\n" for outcome in failed), end="")
+    parts = [f"{len(cases)} test{'' if len(cases) == 1 else 's'}", f"{len(failed)} failed" if failed else "all passed"]
+    parts += [f"{broken} of {len(arguments.files)} files cannot be read"] if broken else []
+    print(" · ".join([*parts, duration(time.perf_counter() - started)]))
+    return 1 if failed or broken else 0
+
+
 # ---- from arguments to a query ------------------------------------------------------------------
 
 
@@ -316,6 +351,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "compile a query and run it", _run, _run_arguments),
         ("explain", "show the logical and the physical plan", _explain, _explain_arguments),
         ("check", "report errors only; exit code 1 if there are any", _check, _check_arguments),
+        ("test", "test queries with the events and matches written beside them", _test, _test_arguments),
         ("statistics", "measure what the optimiser should know of the events", _statistics, _statistics_arguments),
     ):
         command = commands.add_parser(
@@ -369,6 +405,14 @@ def _explain_arguments(command: argparse.ArgumentParser) -> None:
 
 def _check_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("queries", metavar="QUERY", nargs="+", help="query files")
+    _catalog_arguments(command)
+
+
+def _test_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "files", metavar="FILE", nargs="+", help="query files with tests in comments, or Markdown with blocks of both"
+    )
+    command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     _catalog_arguments(command)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.support.ui import WebDriverWait
 
 import sase
+from sase.pictures.picture import RED
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -77,10 +79,10 @@ def domain(browser: WebDriver) -> list[float]:
     return browser.execute_script("return view.scale('x').domain().map(Number)")
 
 
-def mark(browser: WebDriver, label: str) -> Any:
+def mark(browser: WebDriver, label: str, among: str = "[aria-label]") -> Any:
     """The drawn element of the first event or arc whose description has this text."""
-    find = "return [...document.querySelectorAll('[aria-label]')].find(e => e.getAttribute('aria-label').includes(%r))"
-    return browser.execute_script(find % label)
+    find = "return [...document.querySelectorAll(%r)].find(e => e.getAttribute('aria-label')?.includes(%r))"
+    return browser.execute_script(find % (among, label))
 
 
 def test_every_picture_is_drawn_without_a_word_on_the_console(browser: WebDriver, page: Path) -> None:
@@ -99,16 +101,18 @@ def test_every_picture_is_drawn_without_a_word_on_the_console(browser: WebDriver
 def test_pointing_at_an_event_or_an_arc_tells_what_it_is(browser: WebDriver, page: Path) -> None:
     opened(browser, page)
 
-    def pointed(label: str) -> str:
+    def pointed(label: str, among: str = "[aria-label]") -> str:
         heading = browser.execute_script("return document.querySelector('h1')")
-        ActionChains(browser).move_to_element(heading).move_to_element(mark(browser, label)).perform()
+        ActionChains(browser).move_to_element(heading).move_to_element(mark(browser, label, among)).perform()
         seen = "return document.querySelector('#vg-tooltip-element.visible')?.textContent || ''"
         return WebDriverWait(browser, 10).until(lambda driver: driver.execute_script(seen))
 
     event = pointed("time: 2026-03-02 09:41:13")
     assert "EXIT-READING" in event and "1017" in event and "z" in event
-    killer = pointed("time: 2026-03-02 10:12:00")
-    assert "COUNTER-READING" in killer
+    cross = pointed("time: 2026-03-02 10:12:00", f"[fill='{RED}']")
+    assert "COUNTER-READING" in cross
+    close_behind = pointed("time: 2026-03-02 10:15:27")
+    assert "EXIT-READING" in close_behind
 
 
 def test_the_wheel_zooms_dragging_moves_and_a_double_click_resets(browser: WebDriver, page: Path) -> None:
@@ -144,6 +148,23 @@ def test_the_page_fits_narrow_and_wide(browser: WebDriver, page: Path, width: in
         return [...document.querySelectorAll('.role-legend-entry text')].map(e => e.getBoundingClientRect())
             .every(e => svg.left <= e.left && e.right <= svg.right && svg.top <= e.top);"""
     assert browser.execute_script(legend)
+
+
+@pytest.mark.parametrize("width", [380, 1400])
+def test_no_text_is_cut_off_and_numbers_are_seen_without_scrolling(browser: WebDriver, page: Path, width: int) -> None:
+    opened(browser, page, width)
+    places = """return [...document.querySelectorAll('svg[role=img]')].map(svg => {
+        const edge = svg.getBoundingClientRect(), frame = svg.closest('.picture').getBoundingClientRect();
+        return [svg.getAttribute('aria-label'), [...svg.querySelectorAll('text')].map(text => {
+            const place = text.getBoundingClientRect();
+            return [text.textContent, edge.left <= place.left && place.right <= edge.right, place.right <= frame.right];
+        })]})"""
+    pictures = dict(browser.execute_script(places))
+    assert pictures.keys() >= {"What got through each step", "The pattern as an automaton", "The plan"}
+    for texts in pictures.values():
+        assert [text for text, whole, _ in texts if text and not whole] == []
+    numbers = [seen for text, _, seen in pictures["What got through each step"] if re.fullmatch(r"−?[\d,]+", text)]
+    assert len(numbers) > 10 and all(numbers)
 
 
 @pytest.mark.parametrize("dark", [False, True])

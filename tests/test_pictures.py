@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import xml.etree.ElementTree as ElementTree
+from datetime import datetime, timedelta
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from sase.pictures.diagram import CHAR
 from sase.pictures.picture import BLUE, RED
 from sase.pictures.scene import Limits, scene
 from sase.pictures.stages import BAR
+from sase.pictures.timeline import CROSS, Layout
+from sase.pictures.timeline_text import duration
 from sase.pictures.variants import with_killer
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -192,7 +195,7 @@ def test_matches_that_were_filtered_need_their_query_and_are_drawn_alone(spark: 
 def test_time_is_shown_as_the_session_has_it(spark: SparkSession) -> None:
     readings = spark.read.parquet(str(EXAMPLES / "data/retail.parquet")).where("id = 1017")
     picture = sase.timeline(example("shoplifters", "retail").run(readings))
-    assert "match x 07:30:08 → z 09:41:13" in str(picture)
+    assert "match x 07:30:08 → z 09:41:13 (2 h 11 min)" in str(picture)
     places = [row.get("x") for rows in picture.chart.to_dict()["datasets"].values() for row in rows]
     assert 1772436608000 in places  # 2026-03-02 07:30:08, as if it were UTC
 
@@ -213,6 +216,71 @@ def test_what_forbids_is_a_red_cross_and_what_it_forbids_a_red_arc(spark: SparkS
     assert len(red) == 1 and "type: B; time: 2;" in red[0]  # the B at 9 forbids nothing
     arcs = {label.partition("match: ")[2].partition(";")[0]: stroke for label, _, stroke in marks if "match: " in label}
     assert arcs == {"match x 1 → z 2": BLUE, "no match x 1 → z 3, for n 2": RED}
+
+
+def week(spark: SparkSession) -> tuple[sase.Query, DataFrame]:
+    """Ten-minute windows, days apart."""
+    rows = []
+    for day in range(6):
+        start, key = datetime(2026, 3, 2 + day, 9, day), day % 2
+        steps = [("A", 0), ("B", 470), ("C", 480)] if day == 3 else [("A", 0), ("C", 131 + day), ("C", 300)]
+        rows += [(kind, start + timedelta(seconds=seconds), key, "") for kind, seconds in steps]
+    catalog = sase.Catalog(types={name: {"ts": "timestamp", "id": "bigint", "v": "string"} for name in "ABC"})
+    query = sase.compile("EVENT SEQ(A x, !(B n), C z) WHERE [id] WITHIN 10 minutes", catalog)
+    return query, spark.createDataFrame(rows, "type string, ts timestamp, id bigint, v string")
+
+
+def test_matches_that_are_short_and_far_between_are_aligned_at_their_beginning(spark: SparkSession) -> None:
+    query, given = week(spark)
+    matches = query.run(given)
+    lines = str(sase.timeline(matches, lanes=4)).splitlines()
+    assert lines[0] == "(4 of 6 beginnings)"
+    assert lines[1].startswith("id 0  x") and lines[1].replace("─", "") == "id 0  xzz"
+    assert [line.strip() for line in lines if "match" in line] == [
+        "match x 2026-03-02 09:00:00 → z +2 min 11 s",
+        "match x 2026-03-02 09:00:00 → z +5 min",
+        "match x 2026-03-03 09:01:00 → z +2 min 12 s",
+        "match x 2026-03-03 09:01:00 → z +5 min",
+        "match x 2026-03-04 09:02:00 → z +2 min 13 s",
+        "match x 2026-03-04 09:02:00 → z +5 min",
+        "match x 2026-03-06 09:04:00 → z +2 min 15 s",
+        "match x 2026-03-06 09:04:00 → z +5 min",
+    ]
+    assert lines[-1].strip() == "0 … 5 min since the first event"
+    whole = str(sase.timeline(matches))
+    assert "no match x 2026-03-05 09:03:00 → z +8 min, for n +7 min 50 s" in whole
+    by_time = str(sase.timeline(matches, axis="time"))
+    assert len([line for line in by_time.splitlines() if line.startswith("id ")]) == 2
+    assert "no match x 2026-03-05 09:03:00 → z 2026-03-05 09:11:00 (8 min), for n 2026-03-05 09:10:50" in by_time
+    with pytest.raises(OptionError, match="the axis of a timeline is one of auto, time, elapsed, and not 'linear'"):
+        sase.timeline(matches, axis="linear")  # type: ignore[arg-type]
+
+
+def test_neither_marks_nor_names_nor_lanes_overprint(spark: SparkSession) -> None:
+    """On ten minutes, ten seconds are a dozen pixels: the cross of n stands above, and z is there to be seen."""
+    query, given = week(spark)
+    svg = ElementTree.fromstring(sase.timeline(query.run(given)).svg())
+    marks: dict[str, list[tuple[float, float]]] = {}
+    for mark in svg.iter(f"{SVG}path"):
+        place = re.match(r"translate\(([-\d.]+),([-\d.]+)\)", mark.get("transform", ""))
+        label = mark.get("aria-label", "")
+        if place and "time: 2026-03-05" in label:
+            marks.setdefault(label.partition("variable: ")[2][:1], []).append((float(place[1]), float(place[2])))
+    ((_, line),) = marks["x"]
+    ((at_z, on_line),) = marks["z"]
+    assert on_line == line and 5 < at_z - marks["n"][0][0] < 15
+    assert sorted(y - line for _, y in marks["n"]) == [-CROSS, 0]  # the event, and the cross
+    layout = Layout(3, 2)
+    assert layout.bottom(0) < layout.top(1) < layout.line(1) < layout.bottom(1) and layout.bottom(2) == layout.height
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [(0, "0"), (250, "250 ms"), (1500, "1.5 s"), (59_999, "59 s"), (7_865_000, "2 h 11 min"), (7_200_000, "2 h"),
+     (90_061_000, "1 d 1 h"), (-131_000, "−2 min 11 s")],
+)  # fmt: skip
+def test_a_length_of_time_is_told_in_two_units(milliseconds: float, shown: str) -> None:
+    assert duration(milliseconds) == shown
 
 
 # ---- the stages ---------------------------------------------------------------------------------

@@ -17,37 +17,26 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections import Counter, defaultdict
-from dataclasses import dataclass
-from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 import sase
 from benchmarks.flights import DECLARED
 from sase.runtime.java import ensure_java
+from sase.testing import Block, Outcome, cases_in, outcomes
+from sase.testing import blocks as blocks_of
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
 RETAIL = sase.Catalog.load(ROOT / "examples/retail.toml")
 
 
-@dataclass(frozen=True)
-class Block:
-    kind: str
-    text: str
-    line: int
-
-
 def blocks(path: Path) -> list[Block]:
-    text = path.read_text(encoding="utf-8")
-    found = re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-    return [Block(match[1], match[2], text.count("\n", 0, match.start()) + 1) for match in found]
+    return blocks_of(path.read_text(encoding="utf-8"))
 
 
 def of_kind(kind: str, *names: str) -> list[Any]:
@@ -203,43 +192,18 @@ def test_what_is_refused(query: str, message: str) -> None:
     assert [found.message for found in caught.value.diagnostics] == [message]
 
 
+CASES = [case for path in DOCUMENTS for case in cases_in(path.read_text(encoding="utf-8"), str(path.relative_to(ROOT)))]
+
+
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[int, Counter[tuple[str, ...]]]:
-    """The matches of all queries with events, by their number: one Spark job for all is quicker than one each."""
-    answers: dict[int, Counter[tuple[str, ...]]] = defaultdict(Counter)
-    parts = [named_matches(spark, number, *case.values) for number, case in enumerate(WITH_EVENTS)]
-    for number, names in reduce(DataFrame.union, parts).collect():
-        answers[number][tuple(names)] += 1
-    return answers
+def found(spark: SparkSession) -> dict[str, Outcome]:
+    """What became of the queries with events, by their places."""
+    return {outcome.case.place: outcome for outcome in outcomes(CASES, LETTERS, spark)}
 
 
-WITH_EVENTS = with_behind("events")
-
-
-def named_matches(spark: SparkSession, number: int, query: str, events: str) -> DataFrame:
-    """Each match as the names of its events: a1, b3."""
-    rows = [row_of(*parts) for parts in re.findall(r"([a-d])(\d+)(?:\((.*?)\))?", line_of("given", events))]
-    table = spark.createDataFrame(rows, "type string, ts bigint, id int, v int")
-    matches = sase.compile(query, LETTERS).run(table)
-    variables = [name for name in matches.columns if name not in ("started_at", "detected_at")]
-    names = [F.concat(F.lower(f"{name}.type"), f"{name}.ts") for name in variables]
-    return matches.select(F.lit(number), F.array(names))
-
-
-def line_of(word: str, events: str) -> str:
-    return next(line for line in events.splitlines() if line.startswith(f"{word} "))
-
-
-def row_of(letter: str, time: str, attributes: str) -> tuple[Any, ...]:
-    values = dict(re.findall(r"(\w+)=(\d+)", attributes))
-    return (letter.upper(), int(time), *(int(values[name]) if name in values else None for name in ("id", "v")))
-
-
-@pytest.mark.parametrize("number", range(len(WITH_EVENTS)), ids=[case.id for case in WITH_EVENTS])
-def test_queries_find_what_is_shown(found: dict[int, Counter[tuple[str, ...]]], number: int) -> None:
-    _, events = WITH_EVENTS[number].values
-    shown = re.findall(r"\((.*?)\)", line_of("matches", events))
-    assert found[number] == Counter(tuple(match.split(", ")) for match in shown)
+@pytest.mark.parametrize("place", [case.place for case in CASES])
+def test_queries_find_what_is_shown(found: dict[str, Outcome], place: str) -> None:
+    assert found[place].passed, str(found[place])
 
 
 @pytest.mark.parametrize("block", of_kind("toml"))

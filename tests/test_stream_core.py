@@ -165,6 +165,18 @@ def test_a_trailing_negation_is_decided_at_the_end_of_its_window() -> None:
     assert found(step) == [(2, 3)], "a C at 12 is past its window, and no event of that key is needed to know"
 
 
+def test_a_leading_negation_is_remembered_while_a_trailing_one_is_waited_for() -> None:
+    """C at 1 forbids (4, 5), whose window ends long after that of C: it is forgotten two windows later, no sooner."""
+    both = Pattern(("x", "z"), (Negated("y", None, "x"), Negated("w", "z", None)), within=5)
+    bucket = Bucket(task(both))
+    step = bucket.advance(None, rows(("C", 1, 7), ("A", 4, 7), ("B", 5, 7), ("B", 8, 7)), 0)
+    for watermark in (5, 6, 8):
+        step = bucket.advance(step.state, None, watermark)
+        assert found(step) == []
+    step = bucket.advance(step.state, None, 9)
+    assert found(step) == [(4, 8)]
+
+
 def test_late_events_are_returned_and_change_nothing() -> None:
     bucket = Bucket(task(MIDDLE))
     step = bucket.advance(None, rows(("A", 4, 7)), 3)

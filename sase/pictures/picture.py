@@ -179,7 +179,8 @@ spec.width = "container"; spec.autosize = {type: "fit-x", contains: "padding"};
 function draw() { document.querySelectorAll(".%(name)s").forEach(function (place) {
   const target = document.createElement("div"); target.style.width = "100%%";
   place.replaceChildren(target);
-  spec.config.legend.columns = Math.max(1, Math.floor(target.clientWidth / spec.usermeta.column));
+  const room = spec.usermeta;
+  spec.config.legend.columns = Math.max(1, Math.floor((target.clientWidth - room.beside) / room.column));
   window.saseVegaEmbed(target, spec, {actions: false, renderer: "svg"}).then(function (result) {
     place.vegaView = result.view; }); }); }
 if (window.saseVegaEmbed) draw(); else window.addEventListener("sase-vega", draw, {once: true});

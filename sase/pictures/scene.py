@@ -52,6 +52,18 @@ class Scene:
     """On the scale of `Event.at`."""
     is_time: bool
     notes: tuple[str, ...]
+    aligned: bool = False
+    """Each lane begins with the first event of a match, and `Event.at` is the time since then: see `align.aligned`."""
+
+    cut: bool = False
+    """The lanes end before the window does."""
+
+    def first(self, run: Run) -> Event:
+        return self.events[run.events[0][1]]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        return (*self.matches, *self.killed)
 
 
 @dataclass(frozen=True)
