@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Parquet, JSON lines, CSV or Delta, a directory of them, or a table; TYPE=EVENTS where an event type has "
         "a table of its own; may be repeated",
     )
-    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
+    add_format_arguments(parser)
     parser.add_argument(
         "--out",
         metavar="PATH",
@@ -37,12 +37,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
     parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
     parser.add_argument(
+        "--late-out",
+        metavar="DIR",
+        help="where events go that cannot be read or take no part, as JSON (default: OUT-late, or some are printed)",
+    )
+    parser.add_argument("--strict", action="store_true", help="fail at the first event that cannot take part")
+    parser.add_argument(
         "--max-window-events-per-key",
         metavar="N",
         type=positive,
         help="fail, and name the key, if a window holds more events of one; without it, a worker may run out of memory",
     )
     parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
+
+
+def add_format_arguments(parser: argparse.ArgumentParser) -> None:
+    """How events are written."""
+    parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
+    group = parser.add_argument_group("CSV")
+    group.add_argument("--delimiter", metavar="CHAR", default=",", help="between values (default: %(default)s)")
+    group.add_argument("--null", metavar="TEXT", default="", help="stands for NULL (default: nothing at all)")
+    group.add_argument("--header", metavar="NAME,…", help="the columns of files that do not begin with their names")
 
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +72,6 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far behind the latest event another one may arrive and still take part: '10 minutes', or a number "
         "in the units of an integer time (default: %(default)s)",
     )
-    group.add_argument("--late-out", metavar="DIR", help="where late and bad events go, as JSON (default: OUT-late)")
     group.add_argument(
         "--trigger",
         metavar="INTERVAL",
@@ -81,8 +95,9 @@ def refuse_idle(arguments: argparse.Namespace) -> None:
     """Options that would do nothing are a misunderstanding, and better said than left."""
     if arguments.out and arguments.limit is not None:
         raise SaseRunError("--limit is how many matches are printed, and --out writes all of them: leave one out")
-    if not arguments.out and (arguments.overwrite or arguments.out_format):
-        option = "--overwrite" if arguments.overwrite else "--out-format"
+    overwrite = arguments.overwrite and not arguments.late_out
+    if not arguments.out and (overwrite or arguments.out_format):
+        option = "--overwrite" if overwrite else "--out-format"
         raise SaseRunError(f"{option} goes with --out PATH: without it, matches are printed")
 
 

@@ -32,6 +32,8 @@ def explain(error: Exception) -> str:
             f"the Python of Spark's executors has no module {module[1]!r}\n"
             "Install sase there, or compile the query with --standalone: such a job carries what it needs"
         )
+    if raised := re.search(r"\[USER_RAISED_EXCEPTION\] (.*) SQLSTATE: P0001", text):
+        return raised[1]
     if "[PYTHON_DATA_SOURCE_ERROR]" in text:
         return _raised(text).partition(": ")[2]
     if "Traceback (most recent call last)" in text:
@@ -47,9 +49,7 @@ def explain(error: Exception) -> str:
         ours = ", or install deltalake" if "source: delta" in text else ""
         return f"{causes[0]}\nAdd its package to the session, as with spark-submit --packages{ours}"
     if file := re.search(r"\[FAILED_READ_FILE\S*\] Encountered error while reading file (\S+?)\.?\s", text):
-        record = re.search(r"Malformed records are detected in record parsing: (.*)\.\s*\n", text)
-        trouble = f"has a record that cannot be read, {record[1]}" if record else "cannot be read"
-        return f"{file[1]} {trouble}: {causes[-1]}"
+        return f"{file[1]} cannot be read: {causes[-1]}"
     return causes[-1]
 
 

@@ -39,6 +39,9 @@ Events = DataFrame | Mapping[str | None, DataFrame] | Sequence[tuple[str | None,
 FURTHEST = 8 * 10**18
 """Integer times beyond it, on either side, cannot take part: with a window added, they might not fit into 64 bits."""
 
+CORRUPT = "_corrupt_record"
+"""Where Spark's readers put a record that they cannot read, if there is such a column."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -92,14 +95,15 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     """The events of the query's types: type, time, tie-breaker, then attributes in the order of their declaration.
 
     Column names match in any case, as in Spark, and come out as declared; values are widened where that loses nothing.
-    What a type does not declare is NULL in its events. Events that are not usable cannot take part: the tally counts
-    them. Lazy, and checking the result again changes nothing.
+    What a type does not declare is NULL in its events. What has a flaw cannot take part: the tally counts it. Lazy, and
+    checking the result again changes nothing.
     """
     # Not getattr: in Spark Connect, a DataFrame has every attribute, as a column.
     if isinstance(events, DataFrame) and vars(events).get(_CHECKED) == source:
         return events
     united = unite(events, source)
-    complete = tally.watch(united, source) if tally else united.where(" AND ".join(source.usable.values()))
+    watched = united if tally is None else tally.watch(united, events, source)
+    complete = watched.where(" AND ".join(f"NOT ({flaw})" for flaw in flaws(united, source).values()))
     checked = complete if complete.columns == [source.type, *source.columns] else complete.select(names_of(source))
     setattr(checked, _CHECKED, source)
     return checked
@@ -110,15 +114,39 @@ _CHECKED = "_sase_checked_for"
 that a small query takes."""
 
 
+def flaws(united: DataFrame, source: Source) -> dict[str, str]:
+    """Why an event cannot take part, in words and in Spark SQL. The first that holds is the reason."""
+    unreadable = {"that cannot be read": f"{CORRUPT} IS NOT NULL"} if CORRUPT in united.columns else {}
+    return unreadable | {f"without a {what}": f"NOT ({has})" for what, has in source.usable.items()}
+
+
+def reason(united: DataFrame, source: Source) -> Column:
+    """The reason why an event cannot take part; NULL if it can."""
+    return F.coalesce(
+        *(F.when(F.expr(flaw), words.removeprefix("that ")) for words, flaw in flaws(united, source).items())
+    )
+
+
+def record(united: DataFrame) -> Column:
+    """The text that could not be read; NULL where there is none."""
+    return F.col(CORRUPT) if CORRUPT in united.columns else F.lit(None).cast("string")
+
+
+def rejected(united: DataFrame, source: Source) -> DataFrame:
+    """What cannot take part: the reason, the record if it could not be read, and the event."""
+    told = {"reason": reason(united, source), "record": record(united), "event": F.struct(*names_of(source))}
+    return united.select(*(value.alias(name) for name, value in told.items())).where("reason IS NOT NULL")
+
+
 def names_of(source: Source) -> list[str]:
     return [quoted(name) for name in (source.type, *source.columns)]
 
 
-def unite(events: Events, source: Source, every: bool = False, keep: Sequence[str] = ()) -> DataFrame:
-    """One table of the events, with NULL where type, time or tie-breaker are missing.
+def unite(events: Events, source: Source, every: bool = False) -> DataFrame:
+    """One table of the events, with NULL where type, time or tie-breaker are missing, and with what could not be read,
+    where a table has it.
 
-    `every` lets events of types that the query does not name through. `keep` names columns to take along as they are,
-    from the tables that have them.
+    `every` lets events of types that the query does not name through.
     """
     tables = _tables(events, source)
     columns = [_Column(name, _parsed(kinds), name in source.required) for name, kinds in source.columns.items()]
@@ -132,12 +160,32 @@ def unite(events: Events, source: Source, every: bool = False, keep: Sequence[st
     return reduce(
         lambda left, right: left.unionByName(right, allowMissingColumns=True),
         (
-            table.select(
-                source, {column: column.kind(tables) for column in columns if column.is_in(table)}, every, keep
-            )
+            table.select(source, {column: column.kind(tables) for column in columns if column.is_in(table)}, every)
             for table in tables
         ),
     )
+
+
+def types_there(events: Events, source: Source, most: int) -> tuple[list[str], bool]:
+    """The event types among the first events of the tables of several types, and whether these are all their events."""
+    found, every = dict[str, None](), True
+    for table in _tables(events, source):
+        if table.shared:
+            rows = table.frame.select(table.event_type(source)).head(most)
+            found |= dict.fromkeys(value for (value,) in rows if value is not None)
+            every = every and len(rows) < most
+    return sorted(found), every
+
+
+def is_there(events: Events, source: Source, event_type: str) -> bool:
+    """Whether an event has the type: asked where `source.where` may have kept all of them from being read."""
+    tables = [table for table in _tables(events, source) if table.shared and not table.is_text and source.where]
+    return any(table.frame.where(table.event_type(source) == event_type).head(1) for table in tables)
+
+
+def own_tables(events: Events) -> set[str]:
+    """The event types that have a table of their own."""
+    return {name for name, _ in _pairs(events) if name is not None}
 
 
 def streaming(events: Events) -> bool:
@@ -224,6 +272,11 @@ class _Table:
     def whose(self) -> str:
         return "the events" if self.shared else f"the {self.types[0]} events"
 
+    @property
+    def is_text(self) -> bool:
+        """Whether all of it is read in any case, and what cannot be read is marked."""
+        return CORRUPT in self.frame.columns
+
     def spelling(self, name: str) -> str | None:
         """The column's name as the table has it."""
         names = [column for column in self.frame.columns if column.lower() == name.lower()]
@@ -236,6 +289,9 @@ class _Table:
     def is_plain(self, name: str, kind: DataType | None) -> bool:
         """Whether the table has the column under this very name, and of this type."""
         return self.spelling(name) == name and kind in (None, self.kind(name))
+
+    def event_type(self, source: Source) -> Column:
+        return F.col(quoted(self.spelling(source.type) or source.type)).cast("string")
 
     def lacks(self, name: str) -> str:
         near = get_close_matches(name.lower(), [column.lower() for column in self.frame.columns], n=1)
@@ -250,9 +306,7 @@ class _Table:
             return f'column "{type_column}" of {self.whose} is {kind.simpleString()}, and event types are strings'
         return None
 
-    def select(
-        self, source: Source, columns: Mapping[_Column, DataType | None], every: bool, keep: Sequence[str]
-    ) -> DataFrame:
+    def select(self, source: Source, columns: Mapping[_Column, DataType | None], every: bool) -> DataFrame:
         type_column = source.type
         # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
         events, selected = self.frame, list[Column | str]()
@@ -267,7 +321,8 @@ class _Table:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
-                if source.where and plain and all(self.spelling(name) == name for name in source.columns):
+                pruned = plain and all(self.spelling(name) == name for name in source.columns) and not self.is_text
+                if source.where and pruned:
                     # On the table's own columns: a filter on what is made of them would not reach the files.
                     missing = " OR ".join(f"{quoted(name)} IS NULL" for name in source.required)
                     events = events.where(f"({source.where}) OR {missing}")
@@ -284,7 +339,9 @@ class _Table:
                 # Whatever the table holds there: an event has the attributes that its type declares, and no others.
                 value = F.when(event_type.isin(*declaring), value)
             selected.append(value.alias(column.name))
-        return events.select(*selected, *(quoted(name) for name in keep if name in self.frame.columns))
+        if self.is_text and CORRUPT not in source.columns:
+            selected.append(CORRUPT)
+        return events.select(*selected)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,9 @@ from sase.runtime.arguments import LIMIT, add_arguments, refuse_idle
 from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.events import Source, check
 from sase.runtime.interrupt import interruptible
+from sase.runtime.io.batches import bounded
 from sase.runtime.io.inputs import (
+    Csv,
     Files,
     Input,
     InputAccount,
@@ -25,7 +27,16 @@ from sase.runtime.io.inputs import (
     read_events,
     specs,
 )
-from sase.runtime.io.output import STDOUT, format_to_write, print_all, publish, show, there_already
+from sase.runtime.io.output import (
+    STDOUT,
+    format_to_write,
+    late_place,
+    print_all,
+    publish,
+    show,
+    some_of,
+    there_already,
+)
 from sase.runtime.io.report import summary
 from sase.runtime.io.tally import Tally
 from sase.runtime.session import session
@@ -84,32 +95,49 @@ def run_job(
     given = specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose)
-        inputs = find_inputs(spark, given, source.types, arguments.format)
-        if writes := arguments.out not in (None, STDOUT):
-            _protect(Files(spark), arguments.out, arguments.overwrite, inputs)
-        account, tally = InputAccount(spark), Tally()
+        inputs = find_inputs(spark, given, source.types, arguments.format, Csv.of(arguments))
+        files, out, late = Files(spark), *_places(arguments)
+        for option, place in (("--out", out), ("--late-out", late)):
+            if place:
+                _protect(files, option, place, arguments.overwrite, inputs)
+        account, tally = InputAccount(spark), Tally(arguments.strict)
         options = Options(arguments.max_window_events_per_key)
-        matches = find_matches(check(read_events(spark, inputs, source), source, tally), options)
-        found = _deliver(matches, arguments)
+        tables = read_events(spark, inputs, source)
+        with bounded(spark, tables, source, inputs):
+            found = _deliver(find_matches(check(tables, source, tally), options), arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
+        if late and counts.rejected:
+            publish(tally.rejected(), late, "json", arguments.overwrite)
+        elif late and arguments.overwrite and files.are_known:
+            files.delete(late)  # what an earlier run has rejected
+        shown = [] if late or not counts.rejected else some_of(tally.rejected())
+        strangers = tally.strangers(counts)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
-    if writes:
-        print(f"wrote {found:,} {'match' if found == 1 else 'matches'} to {arguments.out}", file=sys.stderr)
-    if counts.ignored:
-        print(f"ignored: {counts.ignored}", file=sys.stderr)
+    if out:
+        print(f"wrote {found:,} {'match' if found == 1 else 'matches'} to {out}", file=sys.stderr)
+    if counts.rejected:
+        print(f"rejected: {counts.rejected}" + (f"; see {late}" if late else ""), file=sys.stderr)
+    for text in (*(f"  {row}" for row in shown), *strangers):
+        print(text, file=sys.stderr)
     return 0
 
 
-def _protect(files: Files, out: str, overwrite: bool, inputs: Iterable[Input]) -> None:
+def _places(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
+    """Where matches and rejected events are written; None where they are printed."""
+    out = None if arguments.out == STDOUT else arguments.out
+    return out, arguments.late_out or (out and late_place(out))
+
+
+def _protect(files: Files, option: str, place: str, overwrite: bool, inputs: Iterable[Input]) -> None:
     """Refuses to write over anything that is not meant to go. (Spark Connect looks by itself, if later.)"""
-    if not files.exists(out):
+    if not files.exists(place):
         return
     if not overwrite:
-        raise there_already(out)
-    target = files.qualified(out)
+        raise there_already(place, option)
+    target = files.qualified(place)
     for path in (path for each in inputs for path in each.paths):
         if lies_in(path, target):
-            raise SaseRunError(f"--out {out} would replace the events in {path}: choose another --out")
+            raise SaseRunError(f"{option} {place} would replace the events in {path}: choose another {option}")
 
 
 def _deliver(matches: DataFrame, arguments: argparse.Namespace) -> int:

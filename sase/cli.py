@@ -31,6 +31,7 @@ examples:
   sase run shoplifting.sase --events SHELF-READING=shelves.csv --events EXIT-READING=exits.csv
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
+  sase init events/ -o retail.toml
   sase check queries/*.sase --catalog retail.toml
   sase test queries/*.sase --catalog retail.toml
   sase statistics events.parquet --query shoplifting.sase --catalog retail.toml -o stats.json
@@ -211,6 +212,34 @@ def _test(arguments: argparse.Namespace) -> int:
     return 1 if failed or broken else 0
 
 
+def _init(arguments: argparse.Namespace) -> int:
+    output = None if arguments.output is None else Path(arguments.output)
+    if output is not None and output.exists():
+        raise OptionError(f"{output} exists, and may have been edited: remove it, or choose another -o")
+    starting()
+    from sase.analysis.draft import draft
+    from sase.compiler.core.catalog import Catalog
+    from sase.runtime.errors import explained
+    from sase.runtime.io.inputs import read_as_is
+
+    given = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    tables = read_as_is(arguments)
+    with explained():
+        found = draft(tables, Catalog(**given), given)
+    text = found.toml(" ".join(arguments.events))
+    if output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{output} cannot be written: {error.strerror}") from None
+    catalog = found.catalog
+    columns = f"time {catalog.time}, type {catalog.type}" + (f", order {catalog.order}" if catalog.order else "")
+    print(f"wrote {output}: {len(found.events)} event types; {columns}", file=sys.stderr)
+    return 0
+
+
 # ---- from arguments to a query ------------------------------------------------------------------
 
 
@@ -352,6 +381,7 @@ def _parser() -> argparse.ArgumentParser:
         ("explain", "show the logical and the physical plan", _explain, _explain_arguments),
         ("check", "report errors only; exit code 1 if there are any", _check, _check_arguments),
         ("test", "test queries with the events and matches written beside them", _test, _test_arguments),
+        ("init", "draw up a catalog from the events: their types, and the columns of each", _init, _init_arguments),
         ("statistics", "measure what the optimiser should know of the events", _statistics, _statistics_arguments),
     ):
         command = commands.add_parser(
@@ -416,7 +446,21 @@ def _test_arguments(command: argparse.ArgumentParser) -> None:
     _catalog_arguments(command)
 
 
+def _init_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
+    )
+    command.add_argument("-o", "--output", metavar="FILE", help="TOML file to write (default: standard output)")
+    command.add_argument("--time", metavar="COLUMN", help="time column (default: guessed by name and type)")
+    command.add_argument("--type", metavar="COLUMN", help="type column (default: guessed by name and type)")
+    command.add_argument("--order", metavar="COLUMN", help="tie-breaker column (default: seq, if there is one)")
+    command.add_argument("--format", help="format of the events, when the path does not tell")
+    command.add_argument("--verbose", action="store_true", help="show Spark's own log")
+
+
 def _statistics_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -428,7 +472,7 @@ def _statistics_arguments(command: argparse.ArgumentParser) -> None:
         default=[],
         help="measure how selective the predicates of this query are, too; may be repeated",
     )
-    command.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     _catalog_arguments(command)
 
@@ -439,8 +483,10 @@ def _query_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def _events_argument(parser: argparse.ArgumentParser, help: str) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     parser.add_argument("--events", metavar="[TYPE=]PATH", action="append", default=[], help=help)
-    parser.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(parser)
     parser.set_defaults(verbose=False)
 
 

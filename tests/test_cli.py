@@ -284,7 +284,7 @@ def test_run_without_a_catalog_reads_the_schema_from_the_data(
     )  # fmt: skip
     assert status == 0, err
     assert out.splitlines()[2:] == [" 2  2026-03-01 09:30:00"]
-    assert "ignored: 1 event without a time" in err
+    assert "rejected: 1 event without a time" in err
 
 
 def test_run_writes_matches_and_never_over_something(

@@ -81,7 +81,7 @@ def test_a_standalone_query_finds_its_matches(printed: str) -> None:
 
 
 def test_bad_events_are_warned_of(printed: str) -> None:
-    assert "with bad events 7\nsase: ignored: 3 events without a time\n" in printed
+    assert "with bad events 7\nsase: rejected: 3 events without a time\n" in printed
 
 
 def test_what_needs_no_jvm_is_there_and_what_does_says_so(printed: str) -> None:

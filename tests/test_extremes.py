@@ -50,7 +50,7 @@ def test_they_are_counted(spark: SparkSession) -> None:
     events = spark.createDataFrame(rows, "type string, ts bigint, id bigint")
     source = sase.compile("EVENT SEQ(A x, B y) WITHIN 5", CATALOG).module.SOURCE
     assert check(events, source, tally).count() == 1
-    assert tally.counts().ignored == "1 event without a time, 2 without a usable time"
+    assert tally.counts().rejected == "1 event without a time, 2 without a usable time"
 
 
 @pytest.mark.parametrize("plan", PLANS)

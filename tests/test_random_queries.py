@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansi import ansi_mode
-from brute_force import Verdict, evaluate, verdict
+from brute_force import evaluate, verdict
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from pyspark.errors import ArithmeticException
@@ -25,7 +25,7 @@ from sase.compiler.plan.rules import NAMES
 
 EXAMPLES = settings.default.max_examples // 8
 
-# What the options can force. Lengths of slices are in ticks of the case's time column.
+# What the options can force. Lengths of slices and buckets are in ticks of the case's time column.
 PLANS: dict[str, dict[str, Any]] = {
     "the default plan": {},
     "the basic plan": {"disable": NAMES},
@@ -33,6 +33,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "negation in the stacks": {"negation": "stack"},
     "negation by anti-join": {"negation": "anti-join"},
     "anti-join before selection": {"negation": "anti-join", "negation_place": "before"},
+    "buckets of one tick": {"negation": "anti-join", "bucket": "1"},
     "one partition": {"partitions": 1},
     "many partitions": {"partitions": 5},
     "not sliced": {"slice": "off"},
@@ -74,6 +75,17 @@ TRAPS = [
     # NULL in the list makes NOT IN unknown.
     ("EVENT SEQ(A x, B y) WHERE x.id NOT IN (y.id, y.n, 7)", "without filter_in_construction"),
     ("EVENT SEQ(A x, !(C w), B y) WHERE NOT (w.id = 1 OR y.id = 2) WITHIN 9", "anti-join before selection"),
+    # NULL is a key to Spark, and equal to nothing in a query.
+    ("EVENT SEQ(A x, B y) WHERE [id] WITHIN 9", "shuffled by time alone"),
+    ("EVENT SEQ(A x, B y) WHERE [id, n] WITHIN 9", "dynamic filtering"),
+    ("EVENT SEQ(A x, !(C w), B y) WHERE [id, n] WITHIN 9", "Multi-PAIS"),
+    # An attribute that D lacks, though its rows have a value there.
+    ("EVENT SEQ(A x, ANY(B, D) y) WHERE x.id = y.id WITHIN 9", "without filter_in_construction"),
+    # Two events in one sum, the later one first or last.
+    ("EVENT SEQ(A x, B y) WHERE y.n - x.n > 0 WITHIN 9", "without filter_in_construction"),
+    ("EVENT SEQ(A x, B y) WHERE x.n - y.n < 0 AND x.n + y.n >= 3 WITHIN 9", "slices of one tick"),
+    ("EVENT SEQ(A x, !(C w), B y) WHERE w.n - x.n = 1 WITHIN 9", "anti-join before selection"),
+    ("EVENT SEQ(!(C v), A x, B y, !(C w)) WHERE [id] WITHIN 4", "negation by anti-join"),
 ]
 TRAP_STREAM = [
     *(("A", 1, 1, 1), ("A", 1, None, None), ("A", 2, 2, None), ("C", 2, 1, 2), ("C", 3, None, 1)),
@@ -82,14 +94,57 @@ TRAP_STREAM = [
 ]
 
 
+TRAP_TYPES = {"ts": "bigint", "id": "bigint", "n": "bigint"}
+TRAP_CATALOG = sase.Catalog(types={**dict.fromkeys("ABC", TRAP_TYPES), "D": {"ts": "bigint", "n": "bigint"}})
+TRAP_EVENTS = [dict(zip(("type", *TRAP_TYPES), row, strict=True)) for row in TRAP_STREAM]
+
+
 @pytest.mark.parametrize(("query", "plan"), TRAPS)
 def test_traps(spark: SparkSession, query: str, plan: str) -> None:
-    both = {"ts": "bigint", "id": "bigint", "n": "bigint"}
-    catalog = sase.Catalog(types={"A": both, "B": both, "C": both, "D": {"ts": "bigint", "n": "bigint"}})
-    case = Case(query, catalog, [dict(zip(("type", *both), row, strict=True)) for row in TRAP_STREAM])
+    case = Case(query, TRAP_CATALOG, TRAP_EVENTS)
     assert evaluate(*case), "a trap without a match tests nothing"
-    events = frame(spark, case)
-    compare(case, {name: compiled(case, name).run(events) for name in (*ALWAYS, plan)})
+    compare_many(spark, [(case, name) for name in (*ALWAYS, plan)])
+
+
+# One tick on either side of every bound of a window of 5, far from each other: is an end in the window, or a negated
+# event in its interval? Then ties with the events beside it.
+EDGE_STREAM = """
+    a10 b14  a30 b35  c46 a49 b50  c65 a69 b70  a90 b91 c94  a110 b111 c115  c130 a130 b131  a150 b151 c151
+    a170 c170 b172  a190 c191 b192  a210 c212 b212  c226 a229 b230 c233  c245 a249 b250 c254
+"""
+EDGES = [
+    "EVENT SEQ(A x, B y) WITHIN 5",
+    "EVENT SEQ(!(C w), A x, B y) WITHIN 5",
+    "EVENT SEQ(A x, B y, !(C w)) WITHIN 5",
+    "EVENT SEQ(!(C u), A x, !(C v), B y, !(C w)) WITHIN 5",
+]
+EDGE_CASES = [
+    Case(
+        query,
+        sase.Catalog(types={name: {"ts": "bigint"} for name in "ABC"}),
+        [{"type": word[0].upper(), "ts": int(word[1:])} for word in EDGE_STREAM.split()],
+    )
+    for query in EDGES
+]
+
+
+def test_edges(spark: SparkSession) -> None:
+    plans = (*ALWAYS, "slices of one tick", "slices of five ticks", "negation by anti-join", "buckets of one tick")
+    compare_many(spark, [(case, plan) for case in EDGE_CASES for plan in plans if "!" in case.query or "tick" in plan])
+
+
+# -0.0 is 0.0 and NaN is NaN, in whatever bits: no hash may decide about them.
+FLOATS = [("A", 1, 0.0), ("A", 2, float("nan")), ("A", 3, 1.5), ("B", 4, -0.0), ("B", 5, -float("nan")), ("B", 6, 1.5)]
+FLOAT_CASE = Case(
+    "EVENT SEQ(A x, B y) WHERE [v] WITHIN 9 RETURN x.ts AS first, y.ts AS last",
+    sase.Catalog(types={name: {"ts": "bigint", "v": "double"} for name in "AB"}),
+    [dict(zip(("type", "ts", "v"), row, strict=True)) for row in FLOATS],
+)
+
+
+def test_floats_that_are_equal(spark: SparkSession) -> None:
+    assert len(evaluate(*FLOAT_CASE)) == 3
+    compare_many(spark, [(FLOAT_CASE, plan) for plan in (*ALWAYS, "many partitions", "dynamic filtering")])
 
 
 @settings(max_examples=EXAMPLES)
@@ -146,24 +201,12 @@ def judge_numbers(spark: SparkSession, cases: list[Case], ansi: bool) -> None:
 
     A plan may fail where an expression does, and must where a match depends on it; it may not give another answer.
     """
-    fine: dict[str, DataFrame] = {}
-    expected: dict[str, list[dict[str, Any]]] = {}
-    risky: list[tuple[Case, Verdict]] = []
+    verdicts = [(case, verdict(*case, ansi)) for case in cases]
     with ansi_mode(spark, ansi):
-        for place, case in enumerate(cases):
-            judged = verdict(*case, ansi)
-            if judged.matches is None or judged.may_fail:
-                risky.append((case, judged))
-                continue
-            for plan, query in different(case, []).items():
-                fine[f"{place}, {plan}"] = query.run(frame(spark, case))
-                expected[f"{place}, {plan}"] = judged.matches
+        fine = [case for case, judged in verdicts if judged.matches is not None and not judged.may_fail]
         if fine:
-            bags: dict[str, Counter[Any]] = {name: Counter() for name in fine}
-            for name, answer in collect(fine):
-                bags[name][canonical(answer)] += 1
-            assert bags == {name: Counter(map(canonical, matches)) for name, matches in expected.items()}
-        for case, judged in risky[:2]:
+            compare_many(spark, [(case, plan) for case in fine for plan in ALWAYS], ansi)
+        for case, judged in [(case, judged) for case, judged in verdicts if case not in fine][:2]:
             for plan in ALWAYS:
                 try:
                     compare(case, {plan: compiled(case, plan).run(frame(spark, case))}, judged.matches or [])
@@ -205,9 +248,11 @@ def different(case: Case, more: Sequence[str]) -> dict[str, sase.Query]:
 
 
 def compiled(case: Case, plan: str = "the default plan") -> sase.Query:
-    options = PLANS[plan]
-    if options.get("slice", "off") != "off":
-        options = {"slice": f"{options['slice']} {UNITS[kind_of_time(case.catalog)]}".rstrip()}
+    unit = UNITS[kind_of_time(case.catalog)]
+    options = {
+        name: f"{value} {unit}".rstrip() if name in ("slice", "bucket") and value != "off" else value
+        for name, value in PLANS[plan].items()
+    }
     return sase.compile(case.query, case.catalog, **options)
 
 
@@ -234,6 +279,20 @@ def compare(case: Case, answers: dict[str, DataFrame], judged: list[dict[str, An
         if bag != expected:
             note(compiled(case, name if name in PLANS else "the default plan").job)
             pytest.fail(f"{name}: too many are {dict(bag - expected)}, missing are {dict(expected - bag)}")
+
+
+def compare_many(spark: SparkSession, jobs: Sequence[tuple[Case, str]], ansi: bool = True) -> None:
+    """Several cases and plans in one Spark job. Their answers have the same columns."""
+    found: dict[str, DataFrame] = {}
+    expected: dict[str, Counter[Any]] = {}
+    for place, (case, plan) in enumerate(jobs):
+        name = f"{place}, {plan}: {case.query}"
+        found[name] = compiled(case, plan).run(frame(spark, case))
+        expected[name] = Counter(map(canonical, evaluate(*case, ansi)))
+    bags: dict[str, Counter[Any]] = {name: Counter() for name in found}
+    for name, answer in collect(found):
+        bags[name][canonical(answer)] += 1
+    assert bags == expected
 
 
 def collect(answers: dict[str, DataFrame]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from random_queries import Case, cases
 from streams import follow, shuffled
-from test_random_queries import TRAP_STREAM, TRAPS, collect, compare, frame
+from test_random_queries import EDGE_CASES, FLOAT_CASE, TRAP_CATALOG, TRAP_EVENTS, TRAPS, collect, compare, frame
 
 import sase
 from sase.compiler.plan.physical import Remember
@@ -91,17 +91,15 @@ def test_a_stream_gives_the_answer_of_the_judge(spark: SparkSession, case: Case,
 
 def test_traps(spark: SparkSession) -> None:
     """All queries in one Spark job."""
-    both = {"ts": "bigint", "id": "bigint", "n": "bigint"}
-    catalog = sase.Catalog(types={"A": both, "B": both, "C": both, "D": {"ts": "bigint", "n": "bigint"}})
-    rows = [dict(zip(("type", *both), row, strict=True)) for row in TRAP_STREAM]
+    windowed = [query if "WITHIN" in query else f"{query} WITHIN 100" for query, _ in TRAPS]
+    traps = [Case(query, TRAP_CATALOG, TRAP_EVENTS) for query in windowed]
     expected: dict[str, Counter[Any]] = {}
     found: dict[str, DataFrame] = {}
-    for query, _ in TRAPS:
-        case = Case(query if "WITHIN" in query else f"{query} WITHIN 100", catalog, rows)
-        plan = "negation outside the kernel" if "!" in query else "a stream"
-        for name, answer in answers(spark, case, plan, 7).items():
-            found[f"{query}: {name}"] = answer.select(F.to_json(F.struct("*")).alias("match"))
-            expected[f"{query}: {name}"] = Counter(
+    for place, case in enumerate([*traps, *EDGE_CASES, FLOAT_CASE]):
+        plan = "negation outside the kernel" if "!" in case.query and place % 2 else "a stream"
+        for name, answer in answers(spark, case, plan, place).items():
+            found[f"{case.query}: {name}"] = answer.select(F.to_json(F.struct("*")).alias("match"))
+            expected[f"{case.query}: {name}"] = Counter(
                 json.dumps(_without_null(match), sort_keys=True) for match in evaluate(*case)
             )
     bags: dict[str, Counter[Any]] = {name: Counter() for name in found}

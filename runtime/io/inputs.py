@@ -18,11 +18,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import Source, expected, shared_types
+from sase.runtime.events import CORRUPT, Source, expected, shared_types
 from sase.runtime.io import delta
 from sase.runtime.session import session
 
 JavaObject = Any
+Reader = Any
+"""`spark.read` or `spark.readStream`, which have no type in common."""
 
 # ---- finding ------------------------------------------------------------------------------------
 
@@ -35,6 +37,25 @@ def specs(arguments: argparse.Namespace, default_events: str | None) -> list[str
 
 
 @dataclass(frozen=True)
+class Csv:
+    """How CSV is written. `header` names the columns of files that do not begin with their names."""
+
+    delimiter: str = ","
+    null: str = ""
+    header: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Csv:
+        """What the command line says of it."""
+        header = tuple(name.strip() for name in (arguments.header or "").split(",") if name.strip())
+        return cls(arguments.delimiter.replace("\\t", "\t"), arguments.null, header)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"header": not self.header, "sep": self.delimiter, "nullValue": self.null}
+
+
+@dataclass(frozen=True)
 class Input:
     """One of --events: a path or a table, of one event type or, where that is None, of several."""
 
@@ -42,14 +63,15 @@ class Input:
     location: str
     format: str
     paths: tuple[str, ...] = ()
+    csv: Csv = Csv()
 
 
 def find_inputs(
-    spark: SparkSession, specs: Iterable[str], types: Collection[str], format: str | None = None
+    spark: SparkSession, specs: Iterable[str], types: Collection[str], format: str | None = None, csv: Csv | None = None
 ) -> list[Input]:
     """What the arguments of --events name."""
     files = Files(spark)
-    return [find(spark, *split(files, spec, types), format) for spec in specs]
+    return [find(spark, *split(files, spec, types), format, csv) for spec in specs]
 
 
 def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, str]:
@@ -63,7 +85,9 @@ def split(files: Files, spec: str, types: Collection[str]) -> tuple[str | None, 
     return name, location
 
 
-def find(spark: SparkSession, event_type: str | None, location: str, format: str | None = None) -> Input:
+def find(
+    spark: SparkSession, event_type: str | None, location: str, format: str | None = None, csv: Csv | None = None
+) -> Input:
     """What is at a path, or under the name of a table."""
     files = Files(spark)
     found = files.matching(location)
@@ -79,7 +103,7 @@ def find(spark: SparkSession, event_type: str | None, location: str, format: str
         raise SaseRunError(f"there is no file and no table {location}")
     if known == "delta":
         delta.provide(spark)
-    return Input(event_type, location, known, tuple(str(status.getPath()) for status in found or ()))
+    return Input(event_type, location, known, tuple(str(status.getPath()) for status in found or ()), csv or Csv())
 
 
 def lies_in(path: str, folder: str) -> bool:
@@ -132,6 +156,13 @@ class Files:
             return True
         _, system = self._open(str(status.getPath()))
         return any(self._holds(child) for child in system.listStatus(status.getPath()))
+
+    def size(self, location: str) -> int | None:
+        """The bytes of all files at or below this very path; None if there is no way to tell."""
+        if self._session is None:
+            return None
+        path, system = self._open(location)
+        return int(system.getContentSummary(path).getLength())
 
     def read(self, location: str) -> str | None:
         """A small text; None if there is no such file."""
@@ -266,7 +297,7 @@ def open_events(
     given = specs(arguments, default_events)
     with explained():
         spark = session("sase", arguments.verbose)
-        return read_events(spark, find_inputs(spark, given, source.types, arguments.format), source)
+        return read_events(spark, find_inputs(spark, given, source.types, arguments.format, Csv.of(arguments)), source)
 
 
 def read_events(spark: SparkSession, inputs: Sequence[Input], source: Source) -> list[tuple[str | None, DataFrame]]:
@@ -284,20 +315,31 @@ def needed(inputs: Iterable[Input], source: Source) -> list[Input]:
 
 
 def _read(spark: SparkSession, each: Input, source: Source, types: Collection[str]) -> DataFrame:
-    """One table. CSV and JSON are read as the types declare, strictly: what does not fit is an error, not a NULL."""
+    """One table. CSV and JSON are read as the types declare: what does not fit is a record that cannot be read."""
     columns = expected(source, types)
-    strict = spark.read.option("mode", "FAILFAST")
     match each.format:
         case "table":
             return spark.table(each.location)
         case "csv":
-            header = spark.read.csv(each.location, header=True).columns
-            # Without enforceSchema, the header of each file is compared with these names.
-            return strict.csv(each.location, schema(header, columns), header=True, enforceSchema=False)
+            return csv(spark.read, spark, each, columns)
         case "json":
-            return strict.json(each.location, schema(json_columns(spark, each, source, types, columns), columns))
+            names = json_columns(spark, each, source, types, columns)
+            return spark.read.options(**TOLERANT).json(each.location, schema([*names, CORRUPT], columns))
         case known:
             return spark.read.format(known).load(each.location)
+
+
+TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+"""What Spark's readers of text are told: a record that cannot be read goes to a column of its own."""
+
+
+def csv(reader: Reader, spark: SparkSession, each: Input, columns: Mapping[str, DataType]) -> DataFrame:
+    """Rows of CSV, or a stream of them."""
+    header = each.csv.header or spark.read.options(**each.csv.options).csv(each.location).columns
+    # Without enforceSchema, the header of each file is compared with these names.
+    known = reader.options(**TOLERANT, **each.csv.options, enforceSchema=bool(each.csv.header))
+    table: DataFrame = known.csv(each.location, schema([*header, CORRUPT], columns))
+    return table
 
 
 def schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
@@ -337,7 +379,7 @@ def read_columns(arguments: argparse.Namespace, types: Collection[str] = ()) -> 
     columns: dict[str | None, dict[str, str]] = {}
     with explained():
         spark = session("sase", arguments.verbose)
-        for each in find_inputs(spark, arguments.events, types, arguments.format):
+        for each in find_inputs(spark, arguments.events, types, arguments.format, Csv.of(arguments)):
             for field in inferred(spark, each).schema:
                 columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
     return columns
@@ -347,7 +389,7 @@ def read_as_is(arguments: argparse.Namespace, types: Collection[str] = ()) -> li
     """The events with the columns and types that the data itself has, by event type; None for several types."""
     with explained():
         spark = session("sase", arguments.verbose)
-        inputs = find_inputs(spark, arguments.events, types, arguments.format)
+        inputs = find_inputs(spark, arguments.events, types, arguments.format, Csv.of(arguments))
         return [(each.type, inferred(spark, each)) for each in inputs]
 
 
@@ -357,9 +399,10 @@ def inferred(spark: SparkSession, each: Input) -> DataFrame:
         case "table":
             return spark.table(each.location)
         case "csv":
-            return spark.read.csv(each.location, header=True, inferSchema=True)
+            table = spark.read.options(**each.csv.options).csv(each.location, inferSchema=True)
+            return table.toDF(*each.csv.header) if each.csv.header else table
         case known:
-            return spark.read.format(known).load(each.location, inferTimestamp=True)
+            return spark.read.format(known).load(each.location, inferTimestamp=True).drop(CORRUPT)
 
 
 # ---- how much was read --------------------------------------------------------------------------
@@ -378,7 +421,7 @@ def _rows(spark: SparkSession, each: Input) -> int:
         case "json":
             return spark.read.text(each.location).where(F.trim("value") != "").count()
         case "csv":
-            return spark.read.csv(each.location, header=True).count()
+            return spark.read.options(**each.csv.options).csv(each.location).count()
         case "table":
             return spark.table(each.location).count()
         case known:

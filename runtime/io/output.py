@@ -32,6 +32,23 @@ from sase.runtime.io.report import table
 STDOUT = "-"
 
 
+def some_of(rejected: DataFrame) -> list[str]:
+    """A few rejected events as JSON, where they are not written."""
+    return [row.line for row in rejected.select(_json(rejected).alias("line")).head(_SHOWN)]
+
+
+_SHOWN = 5
+
+
+def _json(rows: DataFrame) -> Column:
+    return F.to_json(F.struct(*map(quoted, rows.columns)))
+
+
+def late_place(out: str) -> str:
+    """Where rejected events go, unless somebody says."""
+    return f"{out.rstrip('/')}-late"
+
+
 def format_to_write(arguments: argparse.Namespace) -> str:
     """The format of the matches: what is asked for, or what --out ends with."""
     fallback = "json" if arguments.out == STDOUT else "parquet"
@@ -88,7 +105,7 @@ def print_all(matches: DataFrame, format: str) -> int:
     if format == "csv":
         line = F.to_csv(F.struct(*(column.alias(name) for name, column in _flat(matches))))
     else:
-        line = F.to_json(F.struct(*map(quoted, matches.columns)))
+        line = _json(matches)
     lines = matches.select(line.alias("line")).persist(StorageLevel.DISK_ONLY)
     try:
         found = lines.count()
@@ -137,8 +154,8 @@ def _listed(schema: StructType) -> str:
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
 
 
-def there_already(place: str) -> SaseRunError:
-    return SaseRunError(f"{place} exists: add --overwrite to replace it, or choose another --out")
+def there_already(place: str, option: str = "--out") -> SaseRunError:
+    return SaseRunError(f"{place} exists: add --overwrite to replace it, or choose another {option}")
 
 
 def _flat(matches: DataFrame) -> list[tuple[str, Column]]:

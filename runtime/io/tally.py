@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import reduce
 from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary, ref
@@ -19,64 +21,113 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.events import Source, quoted
+from sase.runtime.events import (
+    Events,
+    Source,
+    flaws,
+    is_there,
+    names_of,
+    own_tables,
+    quoted,
+    reason,
+    record,
+    rejected,
+    types_there,
+)
+
+Watched = tuple[DataFrame, Events, Source]
+"""The events of a query in one table, where they come from, and what the query reads of them."""
+
+
+LOOK = 10_000
+"""How many events are looked at to tell which types there are, if the query names one that none of them has."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """How many events took part, and how many could not for want of a type, time or tie-breaker."""
+    """How many events took part, how many could not, by the reason, and the types that none of them had."""
 
     relevant: int
-    without: Mapping[str, int]
+    flawed: Mapping[str, int]
+    unseen: tuple[str, ...] = ()
 
     @property
-    def ignored(self) -> str:
+    def rejected(self) -> str:
         """What could not take part; empty if there is nothing."""
         parts: list[str] = []
-        for what, count in self.without.items():
+        for words, count in self.flawed.items():
             noun = "" if parts else " event" if count == 1 else " events"
-            parts += [f"{count:,}{noun} without a {what}"] if count else []
+            parts.append(f"{count:,}{noun} {words}")
         return ", ".join(parts)
 
 
 class Tally:
-    """Counts the events of one `check` while the first action reads them, without a pass of its own."""
+    """Counts the events of one `check` while the first action reads them, without a pass of its own.
 
-    def __init__(self) -> None:
+    A strict one lets that action fail at the first event that cannot take part.
+    """
+
+    def __init__(self, strict: bool = False) -> None:
+        self._strict = strict
         self._name = f"sase {uuid4()}"
         self._observation = Observation(self._name)
-        self._watched: DataFrame | None = None
         self._metrics: list[Column] = []
+        self._watched: Watched | None = None
 
-    def watch(self, events: DataFrame, source: Source) -> DataFrame:
-        """The events that can take part. An event that lacks several values counts for the first of them."""
-        present: list[str] = []
-        self._watched, self._metrics = events, [F.expr("count(1) AS all")]
-        for what, has in source.usable.items():
-            missing = " AND ".join([*present, f"NOT ({has})"])
-            self._metrics.append(F.expr(f"count_if({missing}) AS {quoted(what)}"))
-            present.append(has)
-        return events.observe(self._observation, *self._metrics).where(" AND ".join(present))
+    def watch(self, united: DataFrame, events: Events, source: Source) -> DataFrame:
+        """The events, counted as they pass. One with several flaws counts for the first of them."""
+        sound: list[str] = []
+        self._watched, self._metrics = (united, events, source), [F.expr("count(1) AS all"), *_seen(source)]
+        for words, flaw in flaws(united, source).items():
+            self._metrics.append(F.expr(f"count_if({' AND '.join([*sound, flaw])}) AS {quoted(words)}"))
+            sound.append(f"NOT ({flaw})")
+        observed = united.observe(self._observation, *self._metrics)
+        return observed.where(_flawless(united, source)) if self._strict else observed
+
+    @property
+    def watched(self) -> Watched:
+        assert self._watched is not None, "no check() has been given this tally"
+        return self._watched
 
     def counts(self) -> Counts:
         """The counts, once the first action is over. Waits for it."""
-        assert self._watched is not None, "no check() has been given this tally"
+        united, _, source = self.watched
         try:
-            return _counts(self._observation.get)
+            return _counts(self._observation.get, source)
         except Exception:
             # Spark saw that there are no matches and dropped the rest of the plan: the events are counted on their own.
-            return _counts(self._watched.agg(*self._metrics).collect()[0].asDict())
+            return _counts(united.agg(*self._metrics).collect()[0].asDict(), source)
+
+    def rejected(self) -> DataFrame:
+        """The events that could not take part, with the reason. They are read once more."""
+        united, _, source = self.watched
+        return rejected(united, source)
+
+    def strangers(self, counts: Counts) -> list[str]:
+        """What there is to say of the types that no event has."""
+        _, events, source = self.watched
+        return _strangers(counts, events, source)
 
     def warn(self) -> None:
-        """Logs what was left out as soon as the first action is over."""
-        assert self._watched is not None, "no check() has been given this tally"
+        """Logs what was left out, and types that no event has, as soon as the first action is over."""
         if not is_remote():
-            spark = self._watched.sparkSession
-            _actions.setdefault(spark, _Actions(spark)).expect(self._name)
+            spark = self.watched[0].sparkSession
+            _actions.setdefault(spark, _Actions(spark)).expect(self._name, self.watched)
             return
         # Spark Connect fills a mapping, as long as there is a DataFrame with the observation.
-        waiting = [self._observation.get, ref(self._observation)]
+        waiting = [self._observation.get, ref(self._observation), self.watched]
         threading.Thread(target=_wait, args=waiting, name="sase-tally", daemon=True).start()
+
+
+def _flawless(united: DataFrame, source: Source) -> Column:
+    """True, or the end of the run."""
+    event = F.coalesce(record(united), F.to_json(F.struct(*names_of(source))))
+    file = F.coalesce(F.nullif(F.input_file_name(), F.lit("")), F.lit("the input"))
+    case = F.when(reason(united, source).isNull(), True)
+    for words, flaw in flaws(united, source).items():
+        text = F.concat(file, F.lit(f" has an event {words}, and --strict takes none: "), event)
+        case = case.when(F.expr(flaw), F.raise_error(text).cast("boolean"))
+    return case
 
 
 class _Actions:
@@ -85,26 +136,30 @@ class _Actions:
     def __init__(self, spark: SparkSession) -> None:
         self._session: Any = spark._jsparkSession
         self._utils: Any = spark.sparkContext._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # type: ignore[union-attr]
-        self._expected: set[str] = set()
+        self._expected: dict[str, Watched] = {}
         self._lock = threading.Lock()
 
-    def expect(self, name: str) -> None:
+    def expect(self, name: str, watched: Watched) -> None:
         with self._lock:
             if not self._expected:
                 ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
                 self._session.listenerManager().register(self)
-            self._expected.add(name)
+            self._expected[name] = watched
 
     def onSuccess(self, action: str, execution: Any, nanoseconds: int) -> None:
         metrics = execution.observedMetrics()
         with self._lock:
-            seen = self._expected & set(metrics.keys().mkString("\n").split("\n"))
-            self._expected -= seen
+            names = self._expected.keys() & set(metrics.keys().mkString("\n").split("\n"))
+            seen = [(name, self._expected.pop(name)) for name in names]
             if not self._expected:
                 self._session.listenerManager().unregister(self)
-        for name in seen:
+        for name, watched in seen:
             row: Row = CPickleSerializer().loads(self._utils.toPyRow(metrics.apply(name)))  # type: ignore[no-untyped-call]
-            _warn(row.asDict())
+            plan = execution.executedPlan().toString()
+            # Without a shuffle, a limit ends the reading early, and nobody knows what would have come.
+            every = "Limit" not in plan or "Exchange" in plan
+            # Spark waits for its listeners, and a look at the events is a job of its own.
+            threading.Thread(target=_warn, args=[row.asDict(), watched, every], name="sase-tally", daemon=True).start()
 
     def onFailure(self, action: str, execution: Any, exception: Any) -> None:
         pass
@@ -116,18 +171,70 @@ class _Actions:
 _actions: WeakKeyDictionary[SparkSession, _Actions] = WeakKeyDictionary()
 
 
-def _wait(numbers: Mapping[str, int], observation: ref[Observation]) -> None:
+def _wait(numbers: Mapping[str, int], observation: ref[Observation], watched: Watched) -> None:
     while not numbers and observation() is not None:
         time.sleep(0.2)
     with suppress(Exception):  # the session has ended, or there are no numbers
-        _warn(numbers)
+        _warn(numbers, watched)
 
 
-def _warn(seen: Mapping[str, int]) -> None:
-    if ignored := _counts(seen).ignored:
-        logging.getLogger("sase").warning("ignored: %s", ignored)
+def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True) -> None:
+    _, events, source = watched
+    counts = _counts(seen, source)
+    if counts.rejected:
+        logging.getLogger("sase").warning("rejected: %s", counts.rejected)
+    if every:
+        with suppress(Exception):  # the session has ended
+            for text in _strangers(counts, events, source):
+                logging.getLogger("sase").warning(text)
 
 
-def _counts(seen: Mapping[str, int]) -> Counts:
-    without = {what: seen[what] for what in ("time", "type", "tie-breaker", "usable time") if what in seen}
-    return Counts(seen["all"] - sum(without.values()), without)
+def _counts(seen: Mapping[str, int], source: Source) -> Counts:
+    others = {words: count for words, count in seen.items() if words != "all" and not words.startswith(_SEEN)}
+    flawed = {words: count for words, count in others.items() if count}
+    bits = "".join(f"{seen[f'{_SEEN}{at}'] or 0:0{_BITS}b}"[::-1] for at in range(len(_seen(source))))
+    unseen = [name for name, bit in zip(source.types, bits, strict=False) if bit == "0"]
+    return Counts(seen["all"] - sum(flawed.values()), flawed, tuple(unseen))
+
+
+# ---- types that no event has --------------------------------------------------------------------
+
+_SEEN, _BITS = "seen ", 62
+
+
+def _seen(source: Source) -> list[Column]:
+    """A bit for each type that an event has. One number for many types: as many counts would cost more."""
+    types = list(source.types)
+    return [
+        F.bit_or(_bit(quoted(source.type), types[start : start + _BITS])).alias(f"{_SEEN}{at}")
+        for at, start in enumerate(range(0, len(types), _BITS))
+    ]
+
+
+def _bit(column: str, types: Sequence[str]) -> Column:
+    pairs = [(F.col(column) == F.lit(name), F.lit(1 << bit)) for bit, name in enumerate(types)]
+    return reduce(lambda case, pair: case.when(*pair), pairs[1:], F.when(*pairs[0])).cast("bigint")
+
+
+def _strangers(counts: Counts, events: Events, source: Source) -> list[str]:
+    """A type that no event has is misspelled, more often than not. Only then are some events looked at once more."""
+    own = own_tables(events)
+    found = [f"the table of the {name} events is empty" for name in counts.unseen if name in own]
+    if shared := [name for name in counts.unseen if name not in own]:
+        there, every = types_there(events, source, LOOK)
+        strange = [name for name in shared if name not in there and (every or not is_there(events, source, name))]
+        found += [stranger(name, there, every) for name in strange]
+    return found
+
+
+def stranger(name: str, there: Sequence[str], every: bool) -> str:
+    """The types that there are, those that look like the one that is not among them first."""
+    lowered = {each.lower(): each for each in reversed(there)}
+    near = [lowered[each] for each in get_close_matches(name.lower(), lowered)]
+    listed = list(dict.fromkeys([*near, *there]))
+    names = ", ".join(listed[:_LISTED]) + (", …" if len(listed) > _LISTED else "")
+    among = "" if every else f" among the first {LOOK:,} events"
+    return f"no event has the type {name}: there are {names or 'no events'}{among}"
+
+
+_LISTED = 8

@@ -15,14 +15,14 @@ from pyspark.sql.utils import is_remote
 
 from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments, refuse_idle
 from sase.runtime.errors import SaseRunError, explain, explained
-from sase.runtime.events import Source, expected, shared_types
+from sase.runtime.events import CORRUPT, Source, expected, shared_types
 from sase.runtime.interrupt import noted
 from sase.runtime.io import delta, inputs, output
 from sase.runtime.session import session
 from sase.runtime.stream.sink import Checkpoint, Places, Sink
 from sase.runtime.stream.ssc import Stream
 from sase.runtime.stream.status import StatusLine
-from sase.runtime.stream.watch import CORRUPT, Options
+from sase.runtime.stream.watch import Options
 
 Tables = list[tuple[str | None, DataFrame]]
 Follow = Callable[[Any, Options], Stream]
@@ -85,6 +85,8 @@ def run_stream(
         raise SaseRunError("--out - is not for streams: without --out, a stream prints its matches as they come")
     if arguments.out and not arguments.checkpoint:
         raise SaseRunError("--out needs --checkpoint DIR: without one, a restart would write matches twice")
+    if arguments.strict:
+        raise SaseRunError("--strict is not for streams: what cannot take part goes to --late-out")
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
     options = Options(arguments.max_delay, arguments.max_window_events_per_key, arguments.buckets)
@@ -167,7 +169,7 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
         if found and not found[0].isDirectory() and files.exists(location):
             raise SaseRunError(f"{location} is a file, and a stream follows a directory: name the one that it is in")
         paths = tuple(str(status.getPath()) for status in found or ())
-        given.append(inputs.Input(event_type, location, known, paths))
+        given.append(inputs.Input(event_type, location, known, paths, inputs.Csv.of(arguments)))
     shared = shared_types([each.type for each in given], source)
     limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
     reader = spark.readStream.options(**limit)
@@ -218,20 +220,13 @@ def _open(
             return reader.format("delta").load(each.location)
         case "json":
             names = inputs.json_columns(spark, each, source, types, columns) if there else columns
-            schema = inputs.schema([*names, CORRUPT], columns)
-            return reader.json(each.location, schema, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+            return reader.options(**inputs.TOLERANT).json(each.location, inputs.schema([*names, CORRUPT], columns))
         case "csv":
-            if not there:
+            if not there and not each.csv.header:
                 raise SaseRunError(
                     f"{each.location} has no CSV file yet to tell the order of its columns: start when there is one"
                 )
-            header = spark.read.csv(each.location, header=True).columns
-            schema = inputs.schema([*header, CORRUPT], columns)
-            # Without enforceSchema, the header of each file is compared with these names.
-            known = reader.options(
-                header=True, enforceSchema=False, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT
-            )
-            return known.csv(each.location, schema)
+            return inputs.csv(reader, spark, each, columns)
         case known:
             schema = (
                 spark.read.format(known).load(each.location).schema if there else inputs.schema(list(columns), columns)

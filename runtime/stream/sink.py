@@ -28,7 +28,7 @@ class Places:
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Places:
         out = arguments.out and arguments.out.rstrip("/")
-        return cls(out, output.format_to_write(arguments), arguments.late_out or (out and f"{out}-late"))
+        return cls(out, output.format_to_write(arguments), arguments.late_out or (out and output.late_place(out)))
 
     def qualified(self, files: inputs.Files) -> dict[str, str | None]:
         out, late = (place and files.qualified(place) for place in (self.out, self.late))
@@ -142,7 +142,7 @@ class Sink:
     def _rejected(self, rejected: DataFrame, batch: int) -> None:
         if self.places.late is None:
             print("rejected:", file=sys.stderr)
-            for row in rejected.limit(5).toJSON().collect():
+            for row in output.some_of(rejected):
                 print(f"  {row}", file=sys.stderr)
             return
         self._save(rejected, self.places.late, "json", batch)

@@ -17,7 +17,7 @@ from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.pattern import Outside, Pattern
-from sase.runtime.session import ANY_SIZE, BATCH_BYTES
+from sase.runtime.session import BATCHES
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.rejected import counted, rejected_schema
@@ -125,7 +125,7 @@ def _prepare(spark: SparkSession, buckets: int) -> None:
         raise SaseRunError("a stream with state needs the package protobuf: pip install protobuf")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
-    for name, value in ((_CHANGELOG, "true"), (BATCH_BYTES, ANY_SIZE)):
+    for name, value in {_CHANGELOG: "true", **BATCHES}.items():
         spark.conf.set(name, spark.conf.get(name, value) or value)  # unless somebody has set it
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     if partitions > 4 * buckets:

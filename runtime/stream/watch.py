@@ -10,12 +10,9 @@ from pyspark.sql import functions as F
 
 from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Events, Source, names_of, quoted, ticks, unite
+from sase.runtime.events import Events, Source, names_of, quoted, reason, record, ticks, unite
 from sase.runtime.ssc import check_limit
 from sase.runtime.stream.worker import EPOCH
-
-CORRUPT = "_corrupt_record"
-"""Where Spark's readers put a record that they cannot read, if there is such a column."""
 
 
 @dataclass(frozen=True)
@@ -67,18 +64,14 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
 
     Events of all types are let through, since each tells what time it is. Without options there is no watermark.
     """
-    united = unite(events, source, every=True, keep=[CORRUPT] if CORRUPT not in source.columns else [])
-    corrupt = F.col(CORRUPT) if CORRUPT in united.columns else F.lit(None).cast("string")
+    united = unite(events, source, every=True)
     event_type, time = F.col(quoted(source.type)), ticks(united, quoted(source.time))
-    reasons = [F.when(corrupt.isNotNull(), "cannot be read")]
-    reasons += [F.when(F.col(quoted(name)).isNull(), f"without a {what}") for name, what in source.required.items()]
+    why = reason(united, source)
     if source.time_kind == "integer":
-        reasons.append(F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"))
+        why = F.coalesce(F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"), why)
     ours = event_type.isNull() | event_type.isin(*source.types)
     tagged = united.select(
-        *names_of(source),
-        F.when(ours, F.coalesce(*reasons)).alias(columns.reason),
-        corrupt.alias(columns.record),
+        *names_of(source), F.when(ours, why).alias(columns.reason), record(united).alias(columns.record)
     )
     moment = F.timestamp_micros(time) if source.time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
     valid = F.col(quoted(source.time)).isNotNull() & F.col(columns.reason).isNull()

@@ -16,7 +16,7 @@ EPOCH = 1 << 52
 tick 0 is this one, so that negative ones are possible."""
 
 CELL_BYTES = 64 << 10
-"""About how much a cell holds. Spark puts 10,000 of them into an Arrow batch, which must not come near 2 GB."""
+"""About how much a cell holds. Spark puts 1,000 of them into an Arrow batch, which must not come near 2 GB."""
 
 _NAME = b"sase"
 

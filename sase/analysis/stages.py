@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Events, Source, check, quoted, unite
+from sase.runtime.events import Events, Source, check, flaws, quoted, unite
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
 from sase.runtime.pattern import Pattern
@@ -95,16 +95,16 @@ class _Run:
 
     def read(self) -> Iterator[Stage]:
         """All events, then those that can take part."""
-        present: list[str] = []
-        metrics = [F.count(F.lit(1))]
-        steps = []
-        for column, what in self.source.required.items():
-            present.append(f"{quoted(column)} IS NOT NULL")
-            metrics.append(F.count_if(F.expr(" AND ".join(present))))
-            steps.append(f"with a {what}")
+        united = unite(self.events, self.source, every=True)
         of_the_query = F.col(quoted(self.source.type)).isin(*self.source.types)
-        metrics.append(F.count_if(F.expr(" AND ".join(present)) & of_the_query))
-        left, *rest = _counted(unite(self.events, self.source, every=True), metrics)
+        sound, steps, metrics = F.lit(True), list[str](), [F.count(F.lit(1))]
+        for words, flaw in flaws(united, self.source).items():
+            # What is written in an event of another type is nobody's concern.
+            sound &= ~F.expr(flaw) | F.coalesce(~of_the_query, F.lit(False))
+            metrics.append(F.count_if(sound))
+            steps.append(words.replace("that cannot", "that can").replace("without", "with"))
+        metrics.append(F.count_if(sound & of_the_query))
+        left, *rest = _counted(united, metrics)
         yield Stage("events", "events", "read", "event", left, why="there are no events")
         for what, count in zip([*steps, f"of type {self.types}"], rest, strict=True):
             yield Stage("events", "events", what, "event", count, left - count)

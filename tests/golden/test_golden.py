@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
-from argparse import Namespace
+from argparse import ArgumentParser
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,7 @@ from test_random_queries import canonical
 
 import sase
 from sase.compiler.plan.rules import NAMES
+from sase.runtime.arguments import add_arguments, add_stream_arguments
 from sase.runtime.job import find_inputs, read_events
 from sase.runtime.stream.watch import Options
 
@@ -106,7 +107,10 @@ def found(job: ModuleType, events: Path, spark: SparkSession, _: Path) -> DataFr
 def streamed(job: ModuleType, events: Path, spark: SparkSession, folder: Path) -> DataFrame:
     """What comes out until the last event, which is later than all others and no query's."""
     shutil.copy(events, folder)
-    arguments = Namespace(events=[str(folder)], format="json", max_files_per_trigger=None)
+    parser = ArgumentParser()
+    add_arguments(parser)
+    add_stream_arguments(parser)
+    arguments = parser.parse_args(["--events", str(folder), "--format", "json"])
     stream = job.follow(job.read(spark, arguments), Options(buckets=2))
     running = stream.matches().writeStream.format("memory").queryName("golden").start()
     running.processAllAvailable()

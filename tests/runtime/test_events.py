@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,7 +18,7 @@ from pyspark.sql import functions as F
 import sase
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Source, check, expected, later, state_bits, ticks
-from sase.runtime.io.tally import Counts, Tally
+from sase.runtime.io.tally import Counts, Tally, stranger
 
 SOURCE = Source(
     time="ts",
@@ -292,15 +294,17 @@ def test_events_that_cannot_take_part_are_counted_by_the_first_thing_they_lack(s
     tally = Tally()
     checked = check(gaps(spark), Source("ts", "type", "seq", "integer", {"A": {}}), tally)
     assert rows(checked) == [("A", 1, 1), ("A", 2, 2)]
-    assert tally.counts() == Counts(relevant=2, without={"time": 2, "type": 2, "tie-breaker": 1})
-    assert tally.counts().ignored == "2 events without a time, 2 without a type, 1 without a tie-breaker"
+    assert tally.counts() == Counts(
+        relevant=2, flawed={"without a time": 2, "without a type": 2, "without a tie-breaker": 1}
+    )
+    assert tally.counts().rejected == "2 events without a type, 2 without a time, 1 without a tie-breaker"
 
 
 def test_a_tie_breaker_may_be_missing_where_none_is_used(spark: SparkSession) -> None:
     tally = Tally()
     checked = check(gaps(spark), Source("ts", "type", None, "integer", {"A": {"seq": "bigint"}}), tally)
     assert rows(checked) == [("A", 1, 1), ("A", 2, 2), ("A", 5, None)]
-    assert tally.counts() == Counts(relevant=3, without={"time": 2, "type": 2})
+    assert tally.counts() == Counts(relevant=3, flawed={"without a time": 2, "without a type": 2})
 
 
 def test_they_are_left_out_without_a_tally_too(spark: SparkSession) -> None:
@@ -311,34 +315,142 @@ def test_tables_of_one_type_are_counted_together(spark: SparkSession) -> None:
     tally = Tally()
     table = spark.createDataFrame([(1,), (None,)], "ts bigint")
     check({"A": table, "B": table}, Source("ts", "type", None, "integer", {"A": {}, "B": {}}), tally).collect()
-    assert tally.counts() == Counts(relevant=2, without={"time": 2, "type": 0})
+    assert tally.counts() == Counts(relevant=2, flawed={"without a time": 2})
 
 
 def test_reading_the_events_twice_counts_them_once(spark: SparkSession) -> None:
     tally = Tally()
     checked = check(gaps(spark), Source("ts", "type", None, "integer", {"A": {}}), tally)
     checked.alias("x").join(checked.alias("y"), F.expr("x.ts = y.ts")).collect()
-    assert tally.counts() == Counts(relevant=3, without={"time": 2, "type": 2})
+    assert tally.counts() == Counts(relevant=3, flawed={"without a time": 2, "without a type": 2})
 
 
 def test_they_are_counted_though_spark_drops_the_plan_that_reads_them(spark: SparkSession) -> None:
     tally = Tally()
     checked = check(gaps(spark), Source("ts", "type", None, "integer", {"A": {}}), tally)
     assert checked.join(spark.range(0), F.expr("id = ts")).collect() == []
-    assert tally.counts() == Counts(relevant=3, without={"time": 2, "type": 2})
+    assert tally.counts() == Counts(relevant=3, flawed={"without a time": 2, "without a type": 2})
 
 
 @pytest.mark.parametrize(
-    ("without", "text"),
+    ("flawed", "text"),
     [
-        ({"time": 0, "type": 0}, ""),
-        ({"time": 1, "type": 0}, "1 event without a time"),
-        ({"time": 0, "type": 1234}, "1,234 events without a type"),
-        ({"time": 3, "type": 1}, "3 events without a time, 1 without a type"),
+        ({}, ""),
+        ({"without a time": 1}, "1 event without a time"),
+        ({"without a type": 1234}, "1,234 events without a type"),
+        ({"that cannot be read": 3, "without a time": 1}, "3 events that cannot be read, 1 without a time"),
     ],
 )
-def test_what_was_ignored_in_words(without: dict[str, int], text: str) -> None:
-    assert Counts(0, without).ignored == text
+def test_what_was_rejected_in_words(flawed: dict[str, int], text: str) -> None:
+    assert Counts(0, flawed).rejected == text
+
+
+# ---- types that no event has --------------------------------------------------------------------
+
+
+def clicks(spark: SparkSession, types: str = "'view', 'cart', 'purchase', NULL") -> DataFrame:
+    return spark.sql(f"SELECT type, 1L AS ts FROM (SELECT explode(array({types})) AS type)")
+
+
+def of_types(*names: str) -> Source:
+    return Source("ts", "type", None, "integer", {name: {} for name in names})
+
+
+def test_types_that_no_event_has_are_told_with_those_that_there_are(spark: SparkSession) -> None:
+    tally = Tally()
+    check(clicks(spark), of_types("view", "Purchase", "logout"), tally).collect()
+    counts = tally.counts()
+    assert counts == Counts(1, {"without a type": 1}, ("Purchase", "logout"))
+    assert tally.strangers(counts) == [
+        "no event has the type Purchase: there are purchase, cart, view",
+        "no event has the type logout: there are cart, purchase, view",
+    ]
+
+
+def test_a_type_that_an_event_has_is_no_stranger(spark: SparkSession) -> None:
+    tally = Tally()
+    check(clicks(spark), of_types("view", "cart"), tally).collect()
+    assert tally.strangers(tally.counts()) == []
+
+
+def test_any_number_of_types_is_watched(spark: SparkSession) -> None:
+    names = [f"T{at}" for at in range(130)]
+    tally = Tally()
+    check(clicks(spark, "'T0', 'T61', 'T62', 'T129'"), of_types(*names), tally).collect()
+    assert set(names) - set(tally.counts().unseen) == {"T0", "T61", "T62", "T129"}
+
+
+def test_a_type_whose_events_are_not_even_read_is_no_stranger(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sase.runtime.io.tally.LOOK", 1)
+    tally, where = Tally(), "(type = 'view' AND ts > 1) OR (type = 'Purchase' AND ts > 1)"
+    check(clicks(spark), replace(of_types("view", "purchase", "Purchase"), where=where), tally).collect()
+    counts = tally.counts()
+    assert counts.unseen == ("view", "purchase", "Purchase")
+    assert tally.strangers(counts) == ["no event has the type Purchase: there are view among the first 1 events"]
+
+
+def test_a_table_without_events_is_told(spark: SparkSession) -> None:
+    tally = Tally()
+    table = spark.createDataFrame([(1,)], "ts bigint")
+    check({"A": table, "B": table.where("ts > 1")}, of_types("A", "B"), tally).collect()
+    assert tally.strangers(tally.counts()) == ["the table of the B events is empty"]
+
+
+def test_no_events_at_all(spark: SparkSession) -> None:
+    tally = Tally()
+    check(clicks(spark).where("ts > 1"), of_types("A"), tally).collect()
+    assert tally.strangers(tally.counts()) == ["no event has the type A: there are no events"]
+
+
+def test_few_events_are_looked_at_and_few_types_are_listed() -> None:
+    assert stranger("A", [f"t{at}" for at in range(10)], every=False) == (
+        "no event has the type A: there are t0, t1, t2, t3, t4, t5, t6, t7, … among the first 10,000 events"
+    )
+
+
+def test_counting_types_takes_no_pass_of_its_own(spark: SparkSession) -> None:
+    read = spark.sparkContext.accumulator(0)
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            read.add(batch.num_rows)
+            yield batch
+
+    tally = Tally()
+    events = clicks(spark).coalesce(1).mapInArrow(counted, "type string, ts bigint")
+    check(events, of_types("view", "cart"), tally).collect()
+    tally.strangers(tally.counts())
+    assert read.value == 4
+
+
+def test_a_warning_tells_of_a_misspelled_type(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    tally = Tally()
+    checked = check(clicks(spark, "'view', 'purchase'"), of_types("view", "Purchase"), tally)
+    with caplog.at_level(logging.WARNING, logger="sase"):
+        tally.warn()
+        checked.collect()
+        wait_for(caplog)
+    assert caplog.messages == ["no event has the type Purchase: there are purchase, view"]
+
+
+def test_what_a_limit_leaves_unread_is_not_missed(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sase.runtime.io.tally.LOOK", 1)
+    clicks(spark, "'view', 'purchase'").repartitionByRange(2, "type").write.parquet(str(tmp_path / "clicks"))
+    events = spark.read.option("maxPartitionBytes", 1).parquet(str(tmp_path / "clicks"))
+    tally, later = Tally(), Tally()
+    checked = check(events, of_types("view", "purchase"), tally)
+    with caplog.at_level(logging.WARNING, logger="sase"):
+        tally.warn()
+        assert len(checked.head(1)) == 1
+        again = check(clicks(spark, "'view'"), of_types("logout"), later)
+        later.warn()
+        again.collect()
+        wait_for(caplog)
+    assert caplog.messages == ["no event has the type logout: there are view among the first 1 events"]
 
 
 def wait_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -356,7 +468,7 @@ def test_a_warning_follows_the_first_action(spark: SparkSession, caplog: pytest.
         assert not caplog.messages
         checked.collect()
         wait_for(caplog)
-    assert caplog.messages == ["ignored: 2 events without a time, 2 without a type"]
+    assert caplog.messages == ["rejected: 2 events without a type, 2 without a time"]
 
 
 def test_no_thread_waits_for_an_action_that_may_never_come(
@@ -372,7 +484,7 @@ def test_no_thread_waits_for_an_action_that_may_never_come(
     with caplog.at_level(logging.WARNING, logger="sase"):
         checked.where("ts > 1").collect()
         wait_for(caplog)
-    assert caplog.messages == ["ignored: 2 events without a time, 2 without a type"]
+    assert caplog.messages == ["rejected: 2 events without a type, 2 without a time"]
 
 
 # ---- terms --------------------------------------------------------------------------------------
@@ -460,4 +572,4 @@ def test_files_in_which_nothing_can_take_part_are_not_read(spark: SparkSession, 
     assert [row["x"]["n"] for row in matches.collect()] == [50, 50]
     counts = Tally()
     query.module.find_matches(check(events, query.module.SOURCE, counts)).collect()
-    assert counts.counts().without == {"type": 1, "time": 1}, "whatever their other attributes"
+    assert counts.counts().flawed == {"without a type": 1, "without a time": 1}, "whatever their other attributes"

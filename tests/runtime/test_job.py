@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +15,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
+from sase.runtime.io import batches
 from sase.runtime.io.inputs import Files, read_columns, split
 from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
+from sase.runtime.session import BATCH_ROWS
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 
@@ -194,16 +198,109 @@ def test_columns_and_types_as_the_data_has_them(spark: SparkSession, tmp_path: P
     csv = written(tmp_path / "a.csv", "ts,id,day,price\n2026-03-01 12:00:00,7,2026-03-01,1.5\n")
     lines = written(tmp_path / "b.json", '{"type": "B", "ts": "2026-03-01T12:00:00Z", "deep": {"x": 1}}\n')
     more = written(tmp_path / "c.json", '{"type": "C", "n": 1}\n')
-    arguments = Namespace(events=[f"A={csv}", str(lines), str(more)], format=None, verbose=False)
-    assert read_columns(arguments) == {
+    arguments = ArgumentParser()
+    add_arguments(arguments)
+    given = arguments.parse_args(["--events", f"A={csv}", "--events", str(lines), "--events", str(more)])
+    assert read_columns(given) == {
         "A": {"ts": "timestamp", "id": "int", "day": "date", "price": "double"},
         None: {"deep": "struct<x:bigint>", "ts": "timestamp", "type": "string", "n": "bigint"},
     }
 
 
-def test_events_that_cannot_take_part_are_reported(run: Run, tmp_path: Path) -> None:
-    events = written(tmp_path / "e.csv", "type,ts,id,note\nA,3,7,\nA,,8,\n,1,9,\nB,,9,\n")
-    assert run("--events", events)[1].endswith("ignored: 2 events without a time, 1 without a type\n")
+def test_a_misspelled_type_is_told_with_those_that_there_are(run: Run, parquet: Path) -> None:
+    source = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "other": {"note": "string"}})
+    err = run("--events", parquet, source=source)[1]
+    assert err.splitlines()[1:] == ["no event has the type other: there are OTHER, A, B"]
+
+
+# ---- how CSV is written -------------------------------------------------------------------------
+
+
+def test_another_delimiter_and_another_null(run: Run, tmp_path: Path) -> None:
+    events = written(
+        tmp_path / "e.csv", CSV.replace("A,3,7,", "A,3,7,NA").replace("A,2,9,", "A,2,9,NA").replace(",", ";")
+    )
+    assert run("--events", events, "--delimiter", ";", "--null", "NA")[0] == FOUND
+
+
+def test_tabs(run: Run, tmp_path: Path) -> None:
+    assert run("--events", written(tmp_path / "e.csv", CSV.replace(",", "\t")), "--delimiter", "\\t")[0] == FOUND
+
+
+def test_csv_without_a_header(run: Run, tmp_path: Path) -> None:
+    events = written(tmp_path / "e.csv", CSV.partition("\n")[2])
+    out, err = run("--events", events, "--header", "type, ts, id, note")
+    assert out == FOUND
+    assert err.startswith("events read 4 · ")
+
+
+# ---- what is rejected ---------------------------------------------------------------------------
+
+BAD_JSON = JSON + '{"type": "A", "ts": \n###\n{"type": "B", "ts": 5, "id": "seven"}\n{"type": "A", "id": 3}\n'
+BAD_CSV = CSV + "A,5\nB,seven,8,\nA,,3,\n,4,4,\n"
+
+
+def test_json_that_cannot_be_read_is_rejected(run: Run, tmp_path: Path) -> None:
+    out, err = run("--events", written(tmp_path / "e.json", BAD_JSON))
+    assert out == FOUND
+    summary, *more = err.splitlines()
+    assert summary.startswith("events read 8 · relevant 3 · matches 3 · ")
+    assert more == [
+        "rejected: 3 events that cannot be read, 1 without a time",
+        '  {"reason":"cannot be read","record":"{\\"type\\": \\"A\\", \\"ts\\": ","event":{}}',
+        '  {"reason":"cannot be read","record":"###","event":{}}',
+        '  {"reason":"cannot be read","record":"{\\"type\\": \\"B\\", \\"ts\\": 5, \\"id\\": \\"seven\\"}",'
+        '"event":{"type":"B","ts":5}}',
+        '  {"reason":"without a time","event":{"type":"A","id":3}}',
+    ]
+
+
+def test_what_cannot_be_read_is_rejected_whatever_the_query_asks_of_it(run: Run, tmp_path: Path) -> None:
+    source = replace(SOURCE, where="(type = 'A' AND id IS NOT NULL) OR (type = 'B' AND id IS NOT NULL)")
+    err = run("--events", written(tmp_path / "e.json", BAD_JSON), source=source)[1]
+    assert "rejected: 3 events that cannot be read, 1 without a time\n" in err
+
+
+def test_csv_that_cannot_be_read_is_rejected(run: Run, tmp_path: Path) -> None:
+    out, err = run("--events", written(tmp_path / "e.csv", BAD_CSV), "--late-out", tmp_path / "late.json")
+    assert out == FOUND
+    assert err.splitlines()[1:] == [
+        f"rejected: 2 events that cannot be read, 1 without a type, 1 without a time; see {tmp_path}/late.json"
+    ]
+    assert (tmp_path / "late.json").read_text().splitlines() == [
+        '{"reason":"cannot be read","record":"A,5","event":{"type":"A","ts":5}}',
+        '{"reason":"cannot be read","record":"B,seven,8,","event":{"type":"B","id":8}}',
+        '{"reason":"without a time","event":{"type":"A","id":3}}',
+        '{"reason":"without a type","event":{"ts":4,"id":4}}',
+    ]
+
+
+def test_what_is_rejected_is_written_beside_the_matches(
+    run: Run, fails: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    bad, good = written(tmp_path / "bad.json", BAD_JSON), written(tmp_path / "good.json", JSON)
+    out, late = tmp_path / "m.parquet", tmp_path / "m.parquet-late"
+    assert f"; see {late}\n" in run("--events", bad, "--out", out)[1]
+    assert spark.read.json(str(late)).count() == 4
+    assert spark.read.parquet(str(out)).count() == 3
+    assert fails("--events", good, "--out", tmp_path / "n.parquet", "--late-out", late) == (
+        f"error: {late} exists: add --overwrite to replace it, or choose another --late-out\n"
+    )
+    run("--events", good, "--out", out, "--overwrite")
+    assert not late.exists()  # it belonged to the matches that are gone
+
+
+def test_strictly_nothing_is_rejected(run: Run, fails: Callable[..., str], tmp_path: Path) -> None:
+    events = written(tmp_path / "e.json", JSON + '{"type": "A", "ts": \n')
+    assert fails("--events", events, "--strict") == (
+        f'error: file://{events} has an event that cannot be read, and --strict takes none: {{"type": "A", "ts": \n'
+    )
+    events = written(tmp_path / "e.csv", CSV + "A,,8,\n")
+    assert fails("--events", events, "--strict", "--out", tmp_path / "m.csv") == (
+        f'error: file://{events} has an event without a time, and --strict takes none: {{"type":"A","id":8}}\n'
+    )
+    assert not (tmp_path / "m.csv").exists()
+    assert run("--events", written(tmp_path / "e.csv", CSV), "--strict")[0] == FOUND
 
 
 # ---- what is refused ----------------------------------------------------------------------------
@@ -231,26 +328,6 @@ def test_mixed_formats(fails: Callable[..., str], tmp_path: Path) -> None:
     written(tmp_path / "events.csv", CSV)
     written(tmp_path / "events.json", JSON)
     assert fails("--events", tmp_path) == f"error: {tmp_path} has csv and json files: name those to read\n"
-
-
-def test_a_value_of_csv_that_does_not_fit(fails: Callable[..., str], tmp_path: Path) -> None:
-    events = written(tmp_path / "e.csv", CSV.replace("A,3,7", "A,3,seven"))
-    assert fails("--events", events) == (
-        f'error: file://{events} has a record that cannot be read, [A,3,null,null]: For input string: "seven"\n'
-    )
-
-
-def test_a_value_of_json_that_does_not_fit(fails: Callable[..., str], tmp_path: Path) -> None:
-    events = written(tmp_path / "e.json", JSON.replace('"id": 7', '"id": "seven"'))
-    message = fails("--events", events)
-    assert message.startswith(f"error: file://{events} has a record that cannot be read, ")
-    assert "'id' and the value seven" in message
-    assert message.count("\n") == 1
-
-
-def test_json_that_is_none(fails: Callable[..., str], tmp_path: Path) -> None:
-    events = written(tmp_path / "e.json", JSON + '{"type": "A", "ts": \n')
-    assert fails("--events", events).startswith(f"error: file://{events} has a record that cannot be read, ")
 
 
 def test_csv_files_with_different_headers(fails: Callable[..., str], tmp_path: Path) -> None:
@@ -533,6 +610,30 @@ def test_executors_without_sase(fails: Callable[..., str], parquet: Path) -> Non
     )
 
 
+@pytest.mark.parametrize(("small", "most"), [(0, 10), (1 << 30, 1000)], ids=["looked into", "small files"])
+def test_wide_events_come_in_short_batches(
+    run: Run, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, most: int
+) -> None:
+    """40 events of 10 KB, for batches of 100 KB: the worker tells how many rows it has seen at once."""
+    monkeypatch.setattr(batches, "BYTES", 100 << 10)
+    monkeypatch.setattr(batches, "SMALL", small)
+    monkeypatch.setattr(batches, "_LOOK", 20)
+    spark.conf.set(BATCH_ROWS, "1000")
+    wide = F.when(F.col("id") > 30, F.expr("repeat('x', 10)")).otherwise(F.expr("repeat('y', 10240)"))
+    events = spark.range(40, numPartitions=1).selectExpr("'B' AS type", "id AS ts", "id").withColumn("note", wide)
+    events.write.parquet(str(tmp_path / "wide.parquet"))
+
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})
+
+    out, err = run("--events", tmp_path / "wide.parquet", find=lambda events: events.mapInArrow(sizes, "rows long"))
+    seen = [int(line) for line in out.splitlines()[2:]]
+    assert sum(seen) == 40 and "relevant 40 ·" in err
+    assert max(seen) == min(most, 40)
+    assert spark.conf.get(BATCH_ROWS) == "1000"
+
+
 def test_an_expression_that_fails(fails: Callable[..., str], parquet: Path) -> None:
     assert fails("--events", parquet, find=lambda events: events.selectExpr("1 / (ts - ts)")).startswith(
         "error: Division by zero."
@@ -607,6 +708,7 @@ SCRIPT = """\
 from pyspark.sql import DataFrame, functions as F
 from sase.runtime.events import Source
 from sase.runtime.job import main
+from sase.runtime.session import BATCH_ROWS
 from sase.runtime.ssc import Options
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
