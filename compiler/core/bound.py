@@ -115,6 +115,8 @@ class BoundQuery:
     within: Window | None
     returns: tuple[Output, ...] | None
     composite: str | None
+    time_unit: str | None = None
+    time_format: str | None = None
 
     @cached_property
     def positive(self) -> tuple[Variable, ...]:

@@ -51,7 +51,7 @@ def equivalence_tests(
 
 
 def _equality(part: Predicate) -> tuple[Place, Place] | None:
-    """`x.a = y.b` between two variables, both of one type that partitions exactly (a float's -0.0 and NaN do not)."""
+    """`x.a = y.b` between two variables of one type that partitions exactly: -0.0 and NaN, at any depth, do not."""
     match part.condition:
         case exp.EQ(this=left, expression=right) if _is_place(left) and _is_place(right):
             kinds = (left.type or scalars.UNKNOWN, right.type or scalars.UNKNOWN)
@@ -59,7 +59,7 @@ def _equality(part: Predicate) -> tuple[Place, Place] | None:
             if (
                 len(part.variables) == 2
                 and same
-                and not any(map(scalars.is_float, kinds))
+                and not any(map(scalars.holds_float, kinds))
                 and kinds[0] != scalars.UNKNOWN
             ):
                 return _place(left), _place(right)

@@ -76,6 +76,11 @@ def is_float(kind: exp.DataType) -> bool:
     return kind.this in _FLOATS
 
 
+def holds_float(kind: exp.DataType) -> bool:
+    """Whether it is a float, or has one inside a struct, an array or a map."""
+    return any(map(is_float, kind.find_all(exp.DataType)))
+
+
 def is_string(kind: exp.DataType) -> bool:
     return kind.this in _STRINGS
 
