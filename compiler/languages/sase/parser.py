@@ -198,16 +198,26 @@ class _Builder:
         return False
 
     def returns(self, tree: Node) -> Return:
+        """A composite event is `EVENT Alert(…)`, or a lone call with AS inside, which no function takes."""
         arguments = _trees(tree)
         composite: Name | None = None
-        if len(arguments) == 1 and len(arguments[0].children) == 1:
-            only = arguments[0].children[0]
-            # A lone call is a composite event, `RETURN Alert(x.id)`, unless it is that of a function we know.
-            if isinstance(only, Tree) and only.data == "call":
-                called = self.name(_trees(only)[0])
-                if called.text.upper() not in exp.FUNCTION_BY_NAME:
-                    composite = called
-                    arguments = _trees(only)[1:]
+        only = arguments[0] if len(arguments) == 1 else None
+        if only is not None and only.data == "argument" and len(only.children) == 1:
+            (only,) = _trees(only)
+        if only is not None and only.data in ("composite", "call"):
+            called, *inside = _trees(only)
+            name = self.name(called)
+            if only.data == "composite" or any(len(argument.children) == 2 for argument in inside):
+                composite, arguments = name, inside
+            elif name.text.upper() not in exp.FUNCTION_BY_NAME:
+                self.found.append(
+                    Diagnostic(
+                        f"{name.text}(…) could be an event of the type {name.text}, or the value of a function",
+                        _span(only),
+                        f"write RETURN EVENT {name.text}(…) for the event, "
+                        f"or RETURN {name.text}(…) AS name for the value",
+                    )
+                )
         return Return(tuple(self.return_item(argument) for argument in arguments), composite, _span(tree))
 
     def return_item(self, tree: Node) -> ReturnItem:
