@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.events import Events, Frames
     from sase.jobs import BatchJob, StreamJob
+    from sase.runtime.io.tally import Tally
     from sase.runtime.stream.ssc import Stream
 
 
@@ -59,10 +60,7 @@ class Query:
         run fails and names the key, rather than run out of memory. Streaming events give a streaming DataFrame; see
         `follow` for its options.
         """
-        from sase.outlook import warning
-        from sase.runtime.events import check, streaming
-        from sase.runtime.io.tally import Tally
-        from sase.runtime.ssc import Options
+        from sase.runtime.events import streaming
 
         tables = self.tables(events)
         if streaming(tables):
@@ -70,13 +68,23 @@ class Query:
         if stream:
             raise OptionError(f"{', '.join(stream)}: these are options of a stream, and the events are none")
 
+        matches, tally = self.watched(tables, max_window_events_per_key)
+        tally.warn()
+        return matches
+
+    def watched(self, tables: Frames, max_window_events_per_key: int | None = None) -> tuple[DataFrame, Tally]:
+        """The matches of events at rest, lazily, and the tally of these events, for whoever tells of it."""
+        from sase.outlook import warning
+        from sase.runtime.events import check
+        from sase.runtime.io.tally import Tally
+        from sase.runtime.ssc import Options
+
         if text := warning(self, lambda: tables):
             logging.getLogger("sase").warning(text)
         tally = Tally()
         checked = check(tables, self.batch_job.SOURCE, tally)
-        tally.warn()
         options = Options(max_window_events_per_key)
-        return remember(self.batch_job.find_matches(checked, options), self, tables)
+        return remember(self.batch_job.find_matches(checked, options), self, tables), tally
 
     def tables(self, events: Events | None = None) -> Frames:
         """The events as DataFrames, each with its event type, or None for several."""

@@ -110,6 +110,24 @@ def test_only_the_first_rows_are_fetched_and_counting_is_a_wish(shell: Interacti
     assert shown.data["text/plain"].startswith("none: no matches · ")
 
 
+def test_a_type_that_no_event_has_is_told_and_what_could_not_take_part(
+    shell: InteractiveShell, spark: SparkSession
+) -> None:
+    rows = [(1, "view", 1), (2, "purchase", 1), (3, "leave", 1), (None, "leave", 1)]
+    shell.user_ns["clicks"] = spark.createDataFrame(rows, "ts bigint, type string, id bigint")
+    misspelt = "EVENT SEQ(view v, !(Purchase p), leave l) WHERE [id] WITHIN 9"
+    (shown,) = run(shell, "left --events clicks", misspelt).outputs
+    assert shown.data["text/plain"].splitlines()[-3:-1] == [
+        "rejected: 1 event without a time",
+        "no event has the type Purchase: there are purchase, leave, view",
+    ]
+    assert "no event has the type Purchase: there are purchase, leave, view\n" in shown.data["text/html"]
+    (shown,) = run(shell, "none --events clicks", "EVENT Vew v").outputs
+    assert shown.data["text/plain"].startswith("no event has the type Vew: there are view, leave, purchase\nnone: no ")
+    (shown,) = run(shell, "some --events clicks", misspelt.replace("Purchase", "purchase")).outputs
+    assert "no event has" not in shown.data["text/plain"]
+
+
 def test_what_a_value_holds_is_text_on_the_page(shell: InteractiveShell, spark: SparkSession) -> None:
     shell.user_ns["evil"] = spark.createDataFrame(
         [(1, "A", "<script>alert(1)</script>")], "ts bigint, type string, v string"

@@ -12,9 +12,11 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sase.compiler.core.bound import EquivalenceTest
 from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Events, Source, check, flaws, quoted, unite
+from sase.runtime.events import Events, Source, check, flaws, own_tables, quoted, types_there, unite
+from sase.runtime.io.tally import LOOK, stranger
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
 from sase.runtime.pattern import Pattern
@@ -107,7 +109,8 @@ class _Run:
         left, *rest = _counted(united, metrics)
         yield Stage("events", "events", "read", "event", left, why="there are no events")
         for what, count in zip([*steps, f"of type {self.types}"], rest, strict=True):
-            yield Stage("events", "events", what, "event", count, left - count)
+            if count < left or what not in steps:  # of flaws, those that there are
+                yield Stage("events", "events", what, "event", count, left - count)
             left = count
 
     def filters(self, checked: DataFrame, copies: Mapping[str, int], counters: Counters | None) -> Iterator[Stage]:
@@ -124,7 +127,7 @@ class _Run:
         for name, (test, *conditions) in everything.items():
             step, of = ("negated", f"!{name}") if name in forbidden else ("filter", name)
             left = next(counted)
-            yield Stage(step, of, test, "event", left, why=f"no event is of type {' or '.join(self.kinds(name))}")
+            yield Stage(step, of, test, "event", left, why="" if left or name in forbidden else self.missing(name))
             for condition in conditions:
                 count = next(counted)
                 yield Stage(step, of, condition, "event", count, left - count)
@@ -135,6 +138,12 @@ class _Run:
                 yield Stage(step, of, "one for each time slice", unit, left)
             if step == "filter" and counters is not None:
                 yield from self.scan(name, unit, left, counters)
+
+    def missing(self, name: str) -> str:
+        kinds = self.kinds(name)
+        if len(kinds) > 1 or kinds[0] in own_tables(self.events):
+            return f"no event has the type {' or '.join(kinds)}"
+        return stranger(kinds[0], *types_there(self.events, self.source, LOOK))
 
     def kinds(self, name: str) -> tuple[str, ...]:
         return self.bound.variable(name).types
@@ -169,7 +178,9 @@ class _Run:
         what, why = "on the stack", ""
         if earlier:
             what += f": after {earlier[-1] if self.pattern.stacks else 'any event'}"
-            why = f"no {self.another(name, earlier)} follows{self.together(self.pattern.window_in_scan)}"
+            why = f"no {self.another(name, earlier)} follows"
+            tests = (*self.plan.scan.partition, *self.plan.scan.cross)
+            why += self.together(self.pattern.window_in_scan, tests)
         yield Stage("scan", name, what, unit, left, before - left, why)
 
     def construction(self, counters: Counters | None) -> Iterator[Stage]:
@@ -187,7 +198,8 @@ class _Run:
             if depth < len(names) - 1:
                 unit, left = "candidate", int(counters.visited[depth] + sum(counters.killed[k] for k in bounding))
                 why = f"no {self.another(names[depth], names[depth + 1 :])} comes before"
-                why += self.together(kernel.window_in_scan or kernel.window_in_construction)
+                windowed = kernel.window_in_scan or kernel.window_in_construction
+                why += self.together(windowed, self.plan.scan.partition)
                 yield Stage("construction", of, "candidates", unit, left, why=why)
             forbidding = [
                 (self.no(state.variable, state.interval), counters.killed[k]) for k, state in enumerate(kernel.negated)
@@ -206,11 +218,12 @@ class _Run:
         count = sum(self.kinds(other) == kinds for other in bound)
         return f"{_ORDINALS[count] if count < len(_ORDINALS) else 'further '}{' or '.join(kinds)} ({name})"
 
-    def together(self, window: bool) -> str:
-        """What makes events partners: the window, and the key."""
-        keys = " and ".join(str(test).strip("[]") for test in self.plan.scan.partition)
-        same = f", with the same {keys}" if keys else ""
-        return (f" {self.plan.window_text}" if window and self.bound.within else "") + same
+    def together(self, window: bool, tests: Sequence[EquivalenceTest]) -> str:
+        """What makes events partners: the window, and what they agree on."""
+        names = [str(test).strip("[]") for test in tests]
+        same = " and ".join(name if " = " in name else f"the same {name}" for name in names)
+        within = f" {self.plan.window_text}" if window and self.bound.within else ""
+        return within + (f", with {same}" if same else "")
 
     def no(self, name: str, interval: Interval) -> str:
         """`no n between x and z`; first or last, the window says where it begins or ends."""
@@ -315,6 +328,8 @@ def _fate(stage: Stage) -> tuple[str, str]:
     assert stage.removed
     one = stage.removed == 1
     match stage.step, stage.what.partition(" "):
+        case "events", ("that", _, _):
+            fate = "cannot be read"
         case "events", ("with", _, value):
             fate = f"{'lacks' if one else 'lack'} {value}"
         case "events" | "window", _:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sase.events import Frames
+    from sase.runtime.io.tally import Tally
 
 T = TypeVar("T")
 
@@ -94,7 +95,7 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
     if arguments.stream:
         follow(arguments, query, events, namespace, screen, work)
         return
-    matches = query.run(events)
+    matches, tally = query.watched(query.tables(events))
     matches.createOrReplaceTempView(arguments.name)
     namespace[arguments.name] = matches
     if arguments.explain or arguments.analyze:
@@ -108,15 +109,26 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
         from sase.notebook.source import Source
 
         screen.show(Source(query.job))
-    if not (arguments.explain or arguments.analyze or arguments.job):
-        from sase.notebook.preview import Preview, counted_rows, first_rows
+    if arguments.explain or arguments.analyze or arguments.job:
+        tally.warn()  # of what a later cell will run
+        return
+    from sase.notebook.preview import Preview, counted_rows, first_rows
 
-        count = None
-        if arguments.count:
-            shown, count = work("finding all matches", lambda: counted_rows(matches))
-        else:
-            shown = work("looking for matches", lambda: first_rows(matches))
-        screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started))
+    count = None
+    if arguments.count:
+        shown, count = work("finding all matches", lambda: counted_rows(matches))
+    else:
+        shown = work("looking for matches", lambda: first_rows(matches))
+    # A kernel comes after a shuffle, so all events were read. Without one, reading may end with the last row shown.
+    every = not shown.more or count is not None or query.compiled.physical.kernel is not None
+    notes = work("looking at the events", lambda: told(tally)) if every else []
+    screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, notes))
+
+
+def told(tally: Tally) -> list[str]:
+    """What could not take part, and types that no event has; once all events have been read."""
+    counts = tally.counts()
+    return [*([f"rejected: {counts.rejected}"] if counts.rejected else []), *tally.strangers(counts)]
 
 
 def follow(

@@ -68,7 +68,8 @@ class CellOutput:
 
     def _repr_html_(self) -> str:
         rows = html_table(self.shown) if self.shown.rows else ""
-        return f'{rows}<div style="font-size: 0.9em; opacity: 0.8">{escape(self.summary)}</div>'
+        style = "font-size: 0.9em; opacity: 0.8; white-space: pre-line"
+        return f'{rows}<div style="{style}">{escape(self.summary)}</div>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +78,8 @@ class Preview(CellOutput):
 
     count: int | None
     seconds: float
+    notes: Sequence[str] = ()
+    """What is to be said of the events."""
 
     @property
     def summary(self) -> str:
@@ -91,7 +94,7 @@ class Preview(CellOutput):
                 matches = f"the first {shown} matches; --count counts them all"
             case _:
                 matches = f"{count:,} matches" + (f", {shown} of them shown" if count > shown else "")
-        return f"{self.name}: {matches} · {duration(self.seconds)}"
+        return "\n".join([*self.notes, f"{self.name}: {matches} · {duration(self.seconds)}"])
 
 
 def html_table(shown: Rows) -> str:
