@@ -203,12 +203,12 @@ def is_there(events: Events, source: Source, event_type: str) -> bool:
 
 def own_tables(events: Events) -> set[str]:
     """The event types that have a table of their own."""
-    return {name for name, _ in _pairs(events) if name is not None}
+    return {name for name, _ in pairs(events) if name is not None}
 
 
 def streaming(events: Events) -> bool:
     """Whether these are streams, all of them."""
-    kinds = {frame.isStreaming for _, frame in _pairs(events)}
+    kinds = {frame.isStreaming for _, frame in pairs(events)}
     if len(kinds) > 1:
         raise SaseRunError("some of the events are a stream and some are not: read all of them in one way")
     return kinds == {True}
@@ -474,7 +474,7 @@ class _Column:
 
 def _tables(events: Events, source: Source) -> list[_Table]:
     """The tables to read, without those of event types that the query does not name."""
-    given = _pairs(events)
+    given = pairs(events)
     shared = shared_types([name for name, _ in given], source)
     return [
         _Table(frame, shared if name is None else (name,), shared=name is None)
@@ -483,7 +483,7 @@ def _tables(events: Events, source: Source) -> list[_Table]:
     ]
 
 
-def _pairs(events: Events) -> list[tuple[str | None, DataFrame]]:
+def pairs(events: Events) -> list[tuple[str | None, DataFrame]]:
     match events:
         case DataFrame():
             return [(None, events)]

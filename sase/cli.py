@@ -468,6 +468,8 @@ def _test_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _init_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -475,7 +477,7 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--time", metavar="COLUMN", help="time column (default: guessed by name and type)")
     command.add_argument("--type", metavar="COLUMN", help="type column (default: guessed by name and type)")
     command.add_argument("--order", metavar="COLUMN", help="tie-breaker column (default: seq, if there is one)")
-    command.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
 
 

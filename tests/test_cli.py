@@ -120,6 +120,8 @@ def test_check_without_a_catalog_says_what_it_leaves_out(capsys: pytest.CaptureF
         (["run", *RETAIL], "error: the query is a file, or its text with -q: give one of "),
         (["run", *SHOPLIFTING, *RETAIL, "--limit", "3", "--out", "x"], "error: --limit is how many matches are "
          "printed, and --out writes all of them: leave one out\n"),
+        (["run", *SHOPLIFTING, *RETAIL, "--out", "x.XLSX"], "error: --out x.XLSX: matches are written as parquet, "
+         "json, csv, delta: end with one, or add --out-format\n"),
         (["run", *SHOPLIFTING, *RETAIL, "--overwrite"], "error: --overwrite goes with --out PATH: without it, matches "
          "are printed\n"),
         (["run", *SHOPLIFTING, *RETAIL, "--out-format", "csv"], "error: --out-format goes with --out PATH: "),

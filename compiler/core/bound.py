@@ -16,7 +16,7 @@ from sase.compiler.core import scalars
 from sase.compiler.core.errors import Span
 
 Place = tuple[str, str]
-"""A variable and one of its attributes."""
+"""A variable and one of its attributes, or a field inside one: a `fields.Path`."""
 
 TimeKind = Literal["timestamp", "integer"]
 """What the time column holds: a timestamp or a date, or an integer without a unit."""

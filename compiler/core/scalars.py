@@ -176,7 +176,9 @@ _FORBIDDEN_FUNCTIONS = {
 def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
     """The type of a bound expression; mismatches are added to `found`, string literals take their partner's type."""
     match node:
-        case exp.Column():
+        case exp.Column() | exp.Dot():
+            return node.type or UNKNOWN
+        case exp.Anonymous() if node.meta.get("field"):
             return node.type or UNKNOWN
         case exp.Literal():
             if node.is_string:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -197,16 +198,26 @@ class _Builder:
         return False
 
     def returns(self, tree: Node) -> Return:
+        """A composite event is `EVENT Alert(…)`, or a lone call with AS inside, which no function takes."""
         arguments = _trees(tree)
         composite: Name | None = None
-        if len(arguments) == 1 and len(arguments[0].children) == 1:
-            only = arguments[0].children[0]
-            # A lone call is a composite event, `RETURN Alert(x.id)`, unless it is that of a function we know.
-            if isinstance(only, Tree) and only.data == "call":
-                called = self.name(_trees(only)[0])
-                if called.text.upper() not in exp.FUNCTION_BY_NAME:
-                    composite = called
-                    arguments = _trees(only)[1:]
+        only = arguments[0] if len(arguments) == 1 else None
+        if only is not None and only.data == "argument" and len(only.children) == 1:
+            (only,) = _trees(only)
+        if only is not None and only.data in ("composite", "call"):
+            called, *inside = _trees(only)
+            name = self.name(called)
+            if only.data == "composite" or any(len(argument.children) == 2 for argument in inside):
+                composite, arguments = name, inside
+            elif name.text.upper() not in exp.FUNCTION_BY_NAME:
+                self.found.append(
+                    Diagnostic(
+                        f"{name.text}(…) could be an event of the type {name.text}, or the value of a function",
+                        _span(only),
+                        f"write RETURN EVENT {name.text}(…) for the event, "
+                        f"or RETURN {name.text}(…) AS name for the value",
+                    )
+                )
         return Return(tuple(self.return_item(argument) for argument in arguments), composite, _span(tree))
 
     def return_item(self, tree: Node) -> ReturnItem:
@@ -253,10 +264,14 @@ class _Builder:
             case "equivalences":
                 return scalars.balanced(exp.And, [self.equivalence(part) for part in _trees(tree)])
             case "attribute":
-                variable, attribute = (self.name(part) for part in _trees(tree))
-                return exp.Column(this=_identifier(attribute), table=_identifier(variable))
+                variable, attribute, *steps = _trees(tree)
+                table, column = _identifier(self.name(variable)), _identifier(self.name(attribute))
+                start = at(exp.Column(this=column, table=table), _span(variable).to(_span(attribute)))
+                return self.inside(start, steps)
             case "bare_attribute":
-                return exp.Column(this=_identifier(self.name(_trees(tree)[0])))
+                attribute, *steps = _trees(tree)
+                start = at(exp.Column(this=_identifier(self.name(attribute))), _span(attribute))
+                return self.inside(start, steps)
             case "call":
                 return self.call(tree)
             case "cast":
@@ -298,15 +313,29 @@ class _Builder:
             result = at(_ARITHMETIC[str(token).upper()](this=result, expression=operand), span)
         return result
 
+    def inside(self, value: exp.Expr, steps: Iterable[Node]) -> exp.Expr:
+        """A field of it, and one of that, and so on."""
+        for step in steps:
+            span = span_of(value).to(_span(step))
+            if step.data == "field":
+                value = at(exp.Dot(this=value, expression=_identifier(self.name(_trees(step)[0]))), span)
+            else:
+                (token,) = _tokens(step)
+                literal = exp.Literal.string(_unquote(str(token))) if token.type == "STRING" else None
+                index = at(literal or exp.Literal.number(str(token)), _span(token))
+                value = at(exp.Bracket(this=value, expressions=[index]), span)
+        return value
+
     def equivalence(self, tree: Node) -> exp.Expr:
         name, *rest = _trees(tree)
-        value = self.expression(rest[0]) if rest else None
+        steps = [part for part in rest if part.data in ("field", "index")]
+        value = self.expression(rest[-1]) if len(rest) > len(steps) else None
         for token in _tokens(tree):
             if _COMPARISONS[str(token)] is not exp.EQ:
                 self.found.append(
                     Diagnostic("an equivalence test takes = only", _span(token), "write [id='1'], or compare in WHERE")
                 )
-        return at(Equivalence(this=_identifier(self.name(name)), value=value), _span(tree))
+        return at(Equivalence(this=self.inside(_identifier(self.name(name)), steps), value=value), _span(tree))
 
     def call(self, tree: Node) -> exp.Expr:
         name, *arguments = _trees(tree)
