@@ -1,7 +1,7 @@
 """Writes examples/data anew: `python examples/make_data.py`. The same rows every time; needs pyarrow alone.
 
-Each data set is in another format on purpose, since `--events` takes them all: Parquet, CSV, JSON lines, and one CSV
-file an event type.
+Each data set is in another format on purpose, since `--events` takes them all: Parquet, CSV, JSON lines, one CSV file
+per event type, and a folder of JSON lines.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def medicine() -> Iterator[Row]:
         yield {"type": "MEDICINE-TAKEN", "ts": ts, "name": name, "medicine": what, "amount": amount}
 
 
-# ---- card payments, one table per type ------------------------------------------------------------
+# ---- card payments, one table per type ----------------------------------------------------------
 
 
 def payments() -> dict[str, list[Row]]:
@@ -241,6 +241,42 @@ def payments() -> dict[str, list[Row]]:
     return tables
 
 
+# ---- clicks in a web shop, one file per day -----------------------------------------------------
+
+PRICES = {"kettle": 39.0, "lamp": 24.5, "mug": 7.5, "teapot": 31.0, "towel": 12.0}
+
+
+def clicks() -> dict[str, list[Row]]:
+    """Visits of two days. Whoever puts something into the cart buys it in the end, but for four visitors."""
+    chance = random.Random(11)
+    days: dict[str, list[Row]] = {}
+    abandoned = {(0, 5): ["lamp"], (0, 17): ["kettle", "mug"], (1, 9): ["teapot"], (1, 21): ["towel"]}
+    for day in range(2):
+        stream: list[tuple[datetime, Row]] = []
+        for visit in range(30):
+            user = 100 + chance.randrange(40) if (day, visit) not in abandoned else 200 + 10 * day + visit
+            at = MONDAY + timedelta(days=day, hours=8, minutes=20 * visit + chance.randrange(10), seconds=visit)
+
+            def add(kind: str, minutes: int, user: int = user, stream: list[Any] = stream, **rest: Any) -> None:
+                nonlocal at
+                at += timedelta(minutes=minutes, seconds=chance.randrange(60))
+                stream.append((at, {"type": kind, "user": user, **rest}))
+
+            for _ in range(chance.randrange(2, 6)):
+                add("view", 0, page="/" + chance.choice(sorted(PRICES)))
+            left_behind = abandoned.get((day, visit))
+            items = left_behind or chance.sample(sorted(PRICES), chance.choice((0, 0, 1, 2)))
+            for item in items:
+                add("add_to_cart", 1, item=item, price=PRICES[item])
+            if items and not left_behind:
+                add("purchase", 2, amount=sum(PRICES[item] for item in items))
+            add("leave", 1)
+        rows = sorted(stream, key=lambda event: event[0])
+        name = (MONDAY + timedelta(days=day)).strftime("%Y-%m-%d")
+        days[name] = [{"ts": at.strftime("%Y-%m-%dT%H:%M:%SZ"), **row} for at, row in rows]
+    return days
+
+
 # ---- files --------------------------------------------------------------------------------------
 
 
@@ -253,6 +289,7 @@ def write_csv(path: Path, rows: list[Row]) -> None:
 
 
 def write_json_lines(path: Path, rows: Iterable[Row]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
@@ -263,6 +300,8 @@ def main(folder: Path = DATA) -> None:
     write_json_lines(folder / "medicine.jsonl", medicine())
     for name, rows in payments().items():
         write_csv(folder / "payments" / f"{name}.csv", rows)
+    for name, rows in clicks().items():
+        write_json_lines(folder / "clicks" / f"{name}.jsonl", rows)
 
 
 if __name__ == "__main__":

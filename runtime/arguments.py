@@ -7,6 +7,8 @@ import argparse
 from sase.runtime.errors import SaseRunError
 
 FORMATS = ("parquet", "json", "csv", "delta")
+FOREIGN = (".xlsx", ".xls", ".tsv", ".txt", ".xml", ".avro", ".orc", ".arrow", ".feather", ".html", ".md", ".db")
+"""What a file that somebody wants in another format ends with."""
 LIMIT = 20
 AVAILABLE_NOW = "available-now"
 BUCKETS = 8
@@ -93,6 +95,9 @@ def add_stream_arguments(parser: argparse.ArgumentParser) -> None:
 
 def refuse_idle(arguments: argparse.Namespace) -> None:
     """Options that would do nothing are a misunderstanding, and better said than left."""
+    if arguments.out and not arguments.out_format and arguments.out.lower().endswith(FOREIGN):
+        ours = ", ".join(FORMATS)
+        raise SaseRunError(f"--out {arguments.out}: matches are written as {ours}: end with one, or add --out-format")
     if arguments.out and arguments.limit is not None:
         raise SaseRunError("--limit is how many matches are printed, and --out writes all of them: leave one out")
     overwrite = arguments.overwrite and not arguments.late_out

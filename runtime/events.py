@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     NullType,
+    NumericType,
     ShortType,
     StringType,
     TimestampNTZType,
@@ -49,7 +50,8 @@ class Source:
 
     `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not. `where`
     holds for every event that can take part, and is so plain that Spark need not read the files, or parts of files, in
-    which it holds nowhere. A stream, in which every event tells the time, does without.
+    which it holds nowhere. A stream, in which every event tells the time, does without. `time_unit` or `time_format`
+    say how a time is written that is to become a timestamp.
     """
 
     time: str
@@ -58,6 +60,19 @@ class Source:
     time_kind: Literal["timestamp", "integer"]
     types: Mapping[str, Mapping[str, str]]
     where: str | None = None
+    time_unit: Literal["s", "ms", "us", "ns"] | None = None
+    time_format: str | None = None
+
+    @property
+    def written(self) -> str | None:
+        """How the time is written, if it has to become a timestamp."""
+        return (
+            f"a number of {self.time_unit}"
+            if self.time_unit
+            else f"a text as {self.time_format}"
+            if self.time_format
+            else None
+        )
 
     @property
     def whole(self) -> Source:
@@ -149,7 +164,10 @@ def unite(events: Events, source: Source, every: bool = False) -> DataFrame:
     `every` lets events of types that the query does not name through.
     """
     tables = _tables(events, source)
-    columns = [_Column(name, _parsed(kinds), name in source.required) for name, kinds in source.columns.items()]
+    columns = [
+        _Column(name, _parsed(kinds), name in source.required, source.written if name == source.time else None)
+        for name, kinds in source.columns.items()
+    ]
     complaints = [table.complaint(source.type) for table in tables if table.shared]
     complaints += [column.complaint(table, source) for column in columns for table in tables if column.is_in(table)]
     if not any(complaints):
@@ -185,12 +203,12 @@ def is_there(events: Events, source: Source, event_type: str) -> bool:
 
 def own_tables(events: Events) -> set[str]:
     """The event types that have a table of their own."""
-    return {name for name, _ in _pairs(events) if name is not None}
+    return {name for name, _ in pairs(events) if name is not None}
 
 
 def streaming(events: Events) -> bool:
     """Whether these are streams, all of them."""
-    kinds = {frame.isStreaming for _, frame in _pairs(events)}
+    kinds = {frame.isStreaming for _, frame in pairs(events)}
     if len(kinds) > 1:
         raise SaseRunError("some of the events are a stream and some are not: read all of them in one way")
     return kinds == {True}
@@ -250,6 +268,11 @@ def expected(source: Source, types: Collection[str]) -> dict[str, DataType]:
         elif name in source.required:
             # A tie-breaker that nobody declares counts rows more often than not.
             columns[name] = TimestampType() if name == source.time and source.time_kind == "timestamp" else LongType()
+    if source.time_format:
+        columns[source.time] = StringType()
+    elif source.time_unit:
+        # Seconds more often than not come with a fraction.
+        columns[source.time] = DecimalType(20, 6) if source.time_unit == "s" else LongType()
     return columns
 
 
@@ -309,7 +332,7 @@ class _Table:
     def select(self, source: Source, columns: Mapping[_Column, DataType | None], every: bool) -> DataFrame:
         type_column = source.type
         # A column that is right as it is goes by its name: each `Column` takes several calls into the JVM to make.
-        events, selected = self.frame, list[Column | str]()
+        events, selected, unreadable = self.frame, list[Column | str](), list[Column]()
         if not self.shared:
             event_type = F.lit(self.types[0])
             selected.append(event_type.alias(type_column))
@@ -321,7 +344,8 @@ class _Table:
                 # The first filter, in plain sight of the source: files and partitions of other types are not even
                 # read. Events without a type come along to be counted.
                 events = events.where(event_type.isin(*self.types) | event_type.isNull())
-                pruned = plain and all(self.spelling(name) == name for name in source.columns) and not self.is_text
+                pruned = plain and all(self.spelling(name) == name for name in source.columns)
+                pruned = pruned and not self.is_text and source.written is None
                 if source.where and pruned:
                     # On the table's own columns: a filter on what is made of them would not reach the files.
                     missing = " OR ".join(f"{quoted(name)} IS NULL" for name in source.required)
@@ -333,15 +357,56 @@ class _Table:
                 selected.append(quoted(column.name))
                 continue
             value = F.col(quoted(self.spelling(column.name) or column.name))
+            if column.name == source.time:
+                moment = as_timestamp(value, self.kind(column.name), source.time_unit, source.time_format)
+                if moment is not None:
+                    selected.append(moment.alias(column.name))
+                    unreadable.append(F.when(moment.isNull(), value.cast("string")))
+                    continue
             if kind not in (None, self.kind(column.name)):
                 value = value.cast(kind)
             if partly:
                 # Whatever the table holds there: an event has the attributes that its type declares, and no others.
                 value = F.when(event_type.isin(*declaring), value)
             selected.append(value.alias(column.name))
-        if self.is_text and CORRUPT not in source.columns:
-            selected.append(CORRUPT)
+        if CORRUPT not in source.columns:
+            unreadable = [F.col(CORRUPT), *unreadable] if self.is_text else unreadable
+            selected += [F.coalesce(*unreadable).alias(CORRUPT)] if unreadable else []
         return events.select(*selected)
+
+
+_MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
+
+def as_timestamp(time: Column, kind: DataType | None, unit: str | None, format: str | None) -> Column | None:
+    """The timestamp of a time that is a number or text, to the microsecond; NULL where it is none.
+
+    None if values of this type are not so written.
+    """
+    if format is not None and isinstance(kind, _STRINGS):
+        return time.try_cast("timestamp") if format == "iso" else F.try_to_timestamp(time, F.lit(format))
+    if unit is None or not isinstance(kind, NumericType):
+        return None
+    if unit == "ns":  # cut off towards the past, before 1970, too
+        return F.timestamp_micros(F.floor(time.try_cast("decimal(20,0)") / 1000).cast("bigint"))
+    micros = F.try_multiply(
+        time.cast("bigint") if isinstance(kind, tuple(_DIGITS)) else time, F.lit(_MICROSECONDS[unit])
+    )
+    if isinstance(kind, DecimalType):
+        micros = F.floor(micros)
+    elif isinstance(kind, FloatType | DoubleType):
+        # There is no double for a tenth of a second: the nearest microsecond is the one that was meant.
+        micros = F.round(micros)
+    return F.timestamp_micros(micros.try_cast("bigint"))
+
+
+def timestamped(frame: DataFrame, column: str, unit: str | None, format: str | None) -> DataFrame:
+    """The table with timestamps for times that are so written."""
+    for field in frame.schema:
+        moment = as_timestamp(F.col(quoted(field.name)), field.dataType, unit, format)
+        if field.name.lower() == column.lower() and moment is not None:
+            return frame.withColumn(field.name, moment)
+    return frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,6 +416,8 @@ class _Column:
     name: str
     declared: Mapping[str, DataType]
     required: bool
+    written: str | None = None
+    """How a time is written that becomes a timestamp."""
 
     def is_in(self, table: _Table) -> bool:
         return self.required or any(event_type in self.declared for event_type in table.types)
@@ -358,6 +425,8 @@ class _Column:
     def kinds(self, table: _Table) -> list[DataType]:
         """What the values of a table are taken for: what its event types declare, or what is there if none does."""
         actual = table.kind(self.name) or NullType()
+        if self.written and not isinstance(actual, TimestampType | TimestampNTZType | DateType):
+            return [TimestampType()]
         kinds = [self.declared[event_type] for event_type in table.types if event_type in self.declared]
         # No cast between the two timestamps: it would bring a time zone in, and ticks() takes either.
         local = isinstance(actual, TimestampNTZType)
@@ -372,6 +441,9 @@ class _Column:
         if actual is None:
             return table.lacks(self.name)
         found = f'column "{self.name}" of {table.whose} is {actual.simpleString()}'
+        if self.written and not isinstance(actual, _TIMES["timestamp"]):
+            fits = as_timestamp(F.lit(None), actual, source.time_unit, source.time_format) is not None
+            return None if fits else f"{found}, and the query was compiled for a time that is {self.written}"
         for kind in self.kinds(table):
             if not _fits(actual, kind):
                 return (
@@ -391,7 +463,7 @@ class _Column:
 
 def _tables(events: Events, source: Source) -> list[_Table]:
     """The tables to read, without those of event types that the query does not name."""
-    given = _pairs(events)
+    given = pairs(events)
     shared = shared_types([name for name, _ in given], source)
     return [
         _Table(frame, shared if name is None else (name,), shared=name is None)
@@ -400,7 +472,7 @@ def _tables(events: Events, source: Source) -> list[_Table]:
     ]
 
 
-def _pairs(events: Events) -> list[tuple[str | None, DataFrame]]:
+def pairs(events: Events) -> list[tuple[str | None, DataFrame]]:
     match events:
         case DataFrame():
             return [(None, events)]

@@ -38,7 +38,11 @@ def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> Spar
         # PySpark logs a failed query with its Java trace, and then raises the same as an exception.
         for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
             logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
-    return SparkSession.builder.getOrCreate()
+    spark = SparkSession.builder.getOrCreate()
+    if not is_remote():
+        # A thread of its own has no active session, and without one Spark finds no source that is made of Python.
+        SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+    return spark
 
 
 def _join_submitted(settings: dict[str, str]) -> None:

@@ -259,6 +259,8 @@ def _catalog(arguments: argparse.Namespace) -> Catalog:
 
     catalog = Catalog.load(arguments.catalog) if arguments.catalog else Catalog()
     columns = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    if arguments.time_unit or arguments.time_format:
+        columns |= {"time_unit": arguments.time_unit, "time_format": arguments.time_format}
     return replace(catalog, **columns, parameters={**catalog.parameters, **_parameters(arguments)})
 
 
@@ -447,6 +449,8 @@ def _test_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _init_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments
+
     command.add_argument(
         "events", metavar="[TYPE=]EVENTS", nargs="+", help="Parquet, JSON lines, CSV or Delta, a directory, or a table"
     )
@@ -454,7 +458,7 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--time", metavar="COLUMN", help="time column (default: guessed by name and type)")
     command.add_argument("--type", metavar="COLUMN", help="type column (default: guessed by name and type)")
     command.add_argument("--order", metavar="COLUMN", help="tie-breaker column (default: seq, if there is one)")
-    command.add_argument("--format", help="format of the events, when the path does not tell")
+    add_format_arguments(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
 
 
@@ -498,6 +502,10 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("catalog")
     group.add_argument("--catalog", metavar="FILE", help="TOML file with the event types and their attributes")
     group.add_argument("--time", metavar="COLUMN", help="time column (default: the catalog's, or ts)")
+    group.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the time is a number of these since 1970")
+    group.add_argument(
+        "--time-format", metavar="PATTERN", help="the time is a text, such as 'dd.MM.yyyy HH:mm:ss'; iso is one, too"
+    )
     group.add_argument("--type", metavar="COLUMN", help="type column (default: the catalog's, or type)")
     group.add_argument("--order", metavar="COLUMN", help="tie-breaker column for events at one time")
     group.add_argument(

@@ -146,6 +146,21 @@ def elapsed(a: Event, b: Event) -> Any:
     return b.time - a.time
 
 
+def field(node: exp.Dot | exp.Bracket, inside: Any) -> Any:
+    """A member of a struct, a value of a map or an element of an array, counted from 0; NULL where it is not there."""
+    if isinstance(node, exp.Dot):
+        return None if inside is None else {k.lower(): v for k, v in inside.items()}[node.expression.name.lower()]
+    (index,) = node.expressions
+    if isinstance(inside, list):
+        return inside[int(index.this)] if int(index.this) < len(inside) else None
+    return None if inside is None else inside.get(index.this if index.is_string else int(index.this))
+
+
+def walked(path: exp.Expr, attribute: Any) -> Any:
+    """The field that a path leads to, from the attribute that it starts at."""
+    return attribute if isinstance(path, exp.Identifier) else field(path, walked(path.this, attribute))
+
+
 # ---- the pattern --------------------------------------------------------------------------------
 
 
@@ -252,8 +267,10 @@ class Pattern:
 
     def agree(self, test: Equivalence, bound: dict[str, Event]) -> Truth:
         """`[id]`: every two events that declare it are equal in it. `[id='1']`: and each of them is '1'."""
-        attribute = test.this.name.lower()
-        declaring = [event.attributes[attribute] for event in bound.values() if attribute in event.attributes]
+        attribute = test.attribute.name.lower()
+        declaring = [
+            walked(test.this, event.attributes[attribute]) for event in bound.values() if attribute in event.attributes
+        ]
         tests = [equal(a, b) for a, b in combinations(declaring, 2)]
         if test.args.get("value") is not None:
             wanted = self.value(test.args["value"], bound)
@@ -271,6 +288,8 @@ class Pattern:
         match node:
             case exp.Column():
                 return bound[self.owner(node)].attributes.get(node.name.lower())
+            case exp.Dot() | exp.Bracket():
+                return field(node, of(node.this))
             case exp.Literal():
                 return node.this if node.is_string else number(node.this)
             case exp.Boolean():

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from sase import compile
+from sase import Catalog, CatalogError, compile
 from sase.cli import _value, main
 from sase.outlook import warning
 from sase.runtime.interrupt import interruptible
@@ -120,6 +120,8 @@ def test_check_without_a_catalog_says_what_it_leaves_out(capsys: pytest.CaptureF
         (["run", *RETAIL], "error: the query is a file, or its text with -q: give one of "),
         (["run", *SHOPLIFTING, *RETAIL, "--limit", "3", "--out", "x"], "error: --limit is how many matches are "
          "printed, and --out writes all of them: leave one out\n"),
+        (["run", *SHOPLIFTING, *RETAIL, "--out", "x.XLSX"], "error: --out x.XLSX: matches are written as parquet, "
+         "json, csv, delta: end with one, or add --out-format\n"),
         (["run", *SHOPLIFTING, *RETAIL, "--overwrite"], "error: --overwrite goes with --out PATH: without it, matches "
          "are printed\n"),
         (["run", *SHOPLIFTING, *RETAIL, "--out-format", "csv"], "error: --out-format goes with --out PATH: "),
@@ -241,7 +243,11 @@ def test_what_runs_interruptibly_returns_and_raises_as_ever() -> None:
         ("time = 'ts'", "no event types: add a table such as [types.SHELF-READING]"),
         ("[types.A]\nid = 3", "types.A must map attributes to types"),
         ("[types.A]\nid = 'bigit'", "type A, attribute id: 'bigit' is not a Spark SQL type"),
-        ("[types.A]\nts = 'string'", "the time column ts is a string: it must be a timestamp, a date or an integer"),
+        (
+            "[types.A]\nts = 'string'",
+            "the time column ts is a string: it must be a timestamp, a date or an integer; say how it is written, "
+            "as with --time-format 'yyyy-MM-dd HH:mm:ss' or iso",
+        ),
     ],
 )
 def test_a_catalog_that_does_not_fit(
@@ -315,6 +321,58 @@ def test_compile_errors_of_run_have_carets(capsys: pytest.CaptureFixture[str], t
     status, _, err = sase(capsys, "run", str(query), "--catalog", str(EXAMPLES / "retail.toml"), *RETAIL)
     assert status == 1
     assert err.splitlines()[2].endswith("|                               ^^^")
+
+
+CLICKS = """\
+at;kind;id
+1700000000000;view;1
+1700000015000;buy;1
+1700000030000;view;2
+1700000051000;buy;2
+"""
+
+
+@pytest.mark.parametrize(
+    ("catalog", "options"),
+    [
+        (None, ["--time", "at", "--time-unit", "ms", "--type", "kind"]),
+        ("time = { column = 'at', unit = 'ms' }\ntype = 'kind'\n[types.view]\nid = 'int'\n[types.buy]\nid = 'int'", []),
+    ],
+)
+def test_times_of_milliseconds_have_units(
+    capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path, catalog: str | None, options: list[str]
+) -> None:
+    (tmp_path / "q.sase").write_text(
+        "EVENT SEQ(view v, buy b) WHERE [id] WITHIN 20 seconds RETURN v.id, b.at - v.at AS d"
+    )
+    (tmp_path / "clicks.csv").write_text(CLICKS)
+    if catalog:
+        (tmp_path / "c.toml").write_text(catalog)
+        options = ["--catalog", str(tmp_path / "c.toml")]
+    given = ["--events", str(tmp_path / "clicks.csv"), "--delimiter", ";", *options]
+    status, out, err = sase(capsys, "run", str(tmp_path / "q.sase"), *given)
+    assert (status, out.splitlines()[2:]) == (0, [" 1  0 00:00:15"]), err
+
+
+@pytest.mark.parametrize(
+    ("time", "message"),
+    [
+        ("{ column = 'at', unit = 'min' }", "the unit of a time is one of s, ms, us, ns, not 'min'"),
+        (
+            "{ column = 'at', unit = 's', format = 'iso' }",
+            "a time is a number with a unit or a text with a format, not both",
+        ),
+        ("{ unit = 's' }", 'time has no column: write time = { column = "ts", unit = "ms" }'),
+        ("{ column = 'at', units = 's' }", "time has no 'units': did you mean unit?"),
+        ("{ column = 3 }", 'column of time must be a text, such as time = { column = "ts", unit = "ms" }'),
+    ],
+)
+def test_a_time_that_is_not_well_described(tmp_path: Path, time: str, message: str) -> None:
+    catalog = tmp_path / "c.toml"
+    catalog.write_text(f"time = {time}\n[types.A]\nid = 'int'")
+    with pytest.raises(CatalogError) as error:
+        Catalog.load(catalog)
+    assert str(error.value) == f"{catalog}: {message}"
 
 
 # ---- jobs in processes of their own -------------------------------------------------------------

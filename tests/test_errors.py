@@ -28,6 +28,11 @@ CATALOGS = {
         types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "bigint"}},
         parameters={"forever": 2**63 - 1},
     ),
+    "nested": Catalog(
+        types={
+            name: {"ts": "bigint", "props": "struct<page:string,size:int>", "tags": "array<string>"} for name in "AB"
+        }
+    ),
     "conflict": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "string"}}),
 }
 

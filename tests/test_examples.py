@@ -17,6 +17,8 @@ from brute_force import evaluate
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import sase
+from sase.analysis.draft import draft
+from sase.events import as_they_are
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -167,8 +169,24 @@ def test_the_stolen_cards(spark: SparkSession, make_data: ModuleType) -> None:
     assert bag(found) == bag(judge("card_testing", "payments", with_time(events, "at")))
 
 
+def test_the_abandoned_carts(spark: SparkSession, make_data: ModuleType) -> None:
+    found = run("abandoned_carts", "clicks", str(DATA / "clicks"))
+    assert sorted((row.user, row.item) for row in found) == [
+        (205, "lamp"), (217, "kettle"), (217, "mug"), (219, "teapot"), (231, "towel"),
+    ]  # fmt: skip
+    events = [event for rows in make_data.clicks().values() for event in rows]
+    assert bag(found) == bag(judge("abandoned_carts", "clicks", with_time(events, "ts")))
+
+
+def test_the_catalog_of_the_clicks_is_what_their_files_tell(spark: SparkSession) -> None:
+    found = draft(as_they_are(str(DATA / "clicks")), sase.Catalog(), ()).catalog
+    assert found == sase.Catalog.load(EXAMPLES / "clicks.toml")
+
+
 def test_every_query_has_a_test() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.sase")} == {*RETAIL, "q3", "overdose", "card_testing"}
+    assert {path.stem for path in EXAMPLES.glob("*.sase")} == {
+        *RETAIL, "q3", "overdose", "card_testing", "abandoned_carts",
+    }  # fmt: skip
 
 
 # ---- the data -----------------------------------------------------------------------------------
@@ -188,7 +206,7 @@ def test_the_data_is_what_make_data_writes(make_data: ModuleType, tmp_path: Path
 # ---- running and judging ------------------------------------------------------------------------
 
 
-def run(name: str, catalog: str, events: Events) -> list[Row]:
+def run(name: str, catalog: str, events: Events | str) -> list[Row]:
     path = EXAMPLES / f"{name}.sase"
     text = path.read_text(encoding="utf-8")
     query = sase.compile(text, sase.Catalog.load(EXAMPLES / f"{catalog}.toml"), filename=path.name)

@@ -310,6 +310,8 @@ def canonical(value: Any) -> Any:
     match value:
         case dict():
             return tuple(sorted((name, canonical(item)) for name, item in value.items()))
+        case list():
+            return tuple(map(canonical, value))
         case float() if math.isnan(value):
             return "NaN"
         case float():

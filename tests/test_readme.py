@@ -5,7 +5,8 @@ The language of a fenced block says how it is checked:
     console   each `$ command` is run; the lines below it are what it prints (`…` is a place left open)
     sh        `make` targets and what `pip` installs exist; nothing is run
     python    is executed, all blocks of a document in one namespace; `python excerpt` is part of the job above
-    sase      compiles; a block `events` behind it gives events and matches, a block `error` the error
+    sase      compiles; a block `events` behind it gives events and matches, a block `error` the error; `sase FILE` is
+              that file, for the commands behind it
     toml      is a catalog
 """
 
@@ -39,12 +40,11 @@ def blocks(path: Path) -> list[Block]:
     return blocks_of(path.read_text(encoding="utf-8"))
 
 
-def of_kind(kind: str, *names: str) -> list[Any]:
-    """Parameters for a test: the blocks of a kind, in the documents named or in all of them."""
-    chosen = [ROOT / name for name in names] or DOCUMENTS
+def of_kind(kind: str, *paths: Path) -> list[Any]:
+    """Parameters for a test: the blocks of a kind, in these documents or in all of them."""
     return [
         pytest.param(block, id=f"{path.relative_to(ROOT)}:{block.line}")
-        for path in chosen
+        for path in paths or DOCUMENTS
         for block in blocks(path)
         if block.kind == kind
     ]
@@ -77,13 +77,33 @@ def output_of(command: str, folder: Path) -> str:
     return answer.stdout
 
 
+QUICKSTART = ROOT / "docs/quickstart.md"
+
+
 @pytest.mark.spark
-@pytest.mark.parametrize("block", of_kind("console"))
+@pytest.mark.parametrize("block", of_kind("console", *(path for path in DOCUMENTS if path != QUICKSTART)))
 def test_commands_print_what_is_shown(block: Block, shell: Path) -> None:
+    run_commands(block, shell)
+
+
+@pytest.mark.spark
+def test_the_quickstart_leads_from_a_folder_to_a_tested_query(tmp_path: Path) -> None:
+    """One step after the other; a block `sase FILE` is that file."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for block in blocks(QUICKSTART):
+        match block.kind.split():
+            case ["sase", name]:
+                (tmp_path / name).write_text(block.text, encoding="utf-8")
+            case ["console"]:
+                run_commands(block, tmp_path)
+    assert (tmp_path / "abandoned.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def run_commands(block: Block, folder: Path) -> None:
     for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
         lines = re.match(r"((?:[^\n]*\\\n)*[^\n]*)\n(.*)", part, flags=re.DOTALL)
         assert lines is not None
-        assert_shown(output_of(lines[1], shell), lines[2])
+        assert_shown(output_of(lines[1], folder), lines[2])
 
 
 def assert_shown(found: str, shown: str) -> None:

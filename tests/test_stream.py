@@ -102,6 +102,58 @@ def test_streams_give_the_answers_of_batch(spark: SparkSession, folder: Path) ->
     assert bag(spark.table("together")) == expected
 
 
+def test_a_watermark_of_the_events_is_the_delay(spark: SparkSession, folder: Path) -> None:
+    """The one event that is four minutes behind is not late, and the one that is an hour behind is."""
+    for number, events in enumerate(([("A", 0), ("C", 9)], [("B", 5), ("B", 70)], [("B", 8), ("TICK", 999)])):
+        write(folder / "in", f"{number}.json", [(kind, NOON + timedelta(minutes=at), "k", 1) for kind, at in events])
+    source = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / "in"))
+    marked = source.withWatermark("ts", "5 minutes")
+    stream = sase.compile(QUERIES["negation in the stacks"], CATALOG).follow(marked, buckets=1)
+    seen: list[tuple[str, int]] = []
+
+    def sink(packed: DataFrame, batch: int) -> None:
+        packed.persist()
+        seen.extend(("match", row["z"]["ts"].minute) for row in stream.matches(packed).collect())
+        seen.extend((row["reason"], row["event"]["ts"].minute) for row in stream.rejected(packed).collect())
+        packed.unpersist()
+
+    stream.packed.writeStream.foreachBatch(sink).start().processAllAvailable()
+    assert sorted(seen) == [("late", 8), ("match", 5)]
+
+
+@pytest.mark.parametrize(
+    ("column", "options", "message"),
+    [
+        (
+            "at",
+            {},
+            'the events have a watermark on "at", and the query goes by "ts": put the watermark on "ts", or leave it '
+            "out and give max_delay",
+        ),
+        (
+            "ts",
+            {"max_delay": "1 minute"},
+            "the events have a watermark of their own: leave max_delay out, or the watermark",
+        ),
+    ],
+)
+def test_a_watermark_that_does_not_fit_is_refused_before_the_start(
+    spark: SparkSession, folder: Path, column: str, options: dict[str, Any], message: str
+) -> None:
+    write(folder / "in", "0.json", [])
+    source = spark.readStream.schema(SCHEMA).json(str(folder / "in")).withColumn("at", F.col("ts"))
+    query = sase.compile(QUERIES["trailing negation"], CATALOG)
+    with pytest.raises(sase.SaseRunError) as error:
+        query.run(source.withWatermark(column, "5 minutes"), **options)
+    assert str(error.value) == message
+    if column == "ts":
+        with pytest.raises(sase.SaseRunError, match="some of the events have a watermark, and some have none"):
+            query.run({"A": source.withWatermark("ts", "5 minutes"), None: source})
+    else:
+        with pytest.raises(sase.SaseRunError, match="the events have a watermark on a column that is left out"):
+            query.run(source.withWatermark(column, "5 minutes").drop(column))
+
+
 def test_rejected_events_are_logged_and_can_be_had(
     spark: SparkSession, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

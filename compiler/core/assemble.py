@@ -60,6 +60,8 @@ def assemble(
         within=within if isinstance(within, Window) else None,
         returns=None if returns is None else tuple(returns),
         composite=composite,
+        time_unit=catalog.time_unit,
+        time_format=catalog.time_format,
     )
     found += _wrong_pattern(query, needs_window=within is None)
     if isinstance(within, Diagnostic):

@@ -16,7 +16,7 @@ from sase.compiler.core import scalars
 from sase.compiler.core.errors import Span
 
 Place = tuple[str, str]
-"""A variable and one of its attributes."""
+"""A variable and one of its attributes, or a field inside one: a `fields.Path`."""
 
 TimeKind = Literal["timestamp", "integer"]
 """What the time column holds: a timestamp or a date, or an integer without a unit."""
@@ -115,6 +115,8 @@ class BoundQuery:
     within: Window | None
     returns: tuple[Output, ...] | None
     composite: str | None
+    time_unit: str | None = None
+    time_format: str | None = None
 
     @cached_property
     def positive(self) -> tuple[Variable, ...]:

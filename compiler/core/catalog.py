@@ -15,6 +15,8 @@ from sase.compiler.core.errors import CatalogError, did_you_mean
 
 Schema = Mapping[str, Mapping[str, str]]
 
+TIME_UNITS = ("s", "ms", "us", "ns")
+
 
 @dataclass(frozen=True)
 class Catalog:
@@ -23,6 +25,9 @@ class Catalog:
     `types=None` is an open catalog: any type may have any attribute and nothing is known of their types. It serves
     `sase check` without a catalog; a job cannot be made from it.
     `parameters` gives values to `{name}` and to `WITHIN T`.
+
+    Where the time is written as a number or as text, `time_unit` (s, ms, us or ns since 1970) or `time_format` (one of
+    Spark's patterns, or iso) says how, and it is a timestamp to every query.
     """
 
     time: str = "ts"
@@ -30,8 +35,16 @@ class Catalog:
     order: str | None = None
     types: Schema | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
+    time_unit: str | None = None
+    time_format: str | None = None
 
     def __post_init__(self) -> None:
+        if self.time_unit is not None and self.time_unit not in TIME_UNITS:
+            raise CatalogError(f"the unit of a time is one of {', '.join(TIME_UNITS)}, not {self.time_unit!r}")
+        if self.time_unit is not None and self.time_format is not None:
+            raise CatalogError("a time is a number with a unit or a text with a format, not both")
+        if self.types is not None and (self.time_unit or self.time_format):
+            object.__setattr__(self, "types", {name: self._timed(declared) for name, declared in self.types.items()})
         for column in (self.time, self.type, self.order or ""):
             _check_name(column)
         for name, attributes in (self.types or {}).items():
@@ -43,6 +56,9 @@ class Catalog:
                     raise CatalogError(
                         f"type {name}, attribute {attribute}: {kind!r} is not a Spark SQL type, such as 'bigint'"
                     ) from None
+
+    def _timed(self, declared: Mapping[str, str]) -> dict[str, str]:
+        return {name: "timestamp" if name.lower() == self.time.lower() else kind for name, kind in declared.items()}
 
     @staticmethod
     def load(path: str | Path) -> Catalog:
@@ -68,6 +84,9 @@ class Catalog:
         return exp.DataType.build(self.types[type_name][attribute], dialect="spark")
 
 
+_TIME_EXAMPLE = 'time = { column = "ts", unit = "ms" }'
+
+
 def _check_name(column: str) -> None:
     """Arrow ends a column's name at NUL, so such a column would not arrive in the workers."""
     if "\0" in column:
@@ -75,6 +94,17 @@ def _check_name(column: str) -> None:
 
 
 def _checked(content: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(written := content.get("time"), dict):
+        known = ("column", "unit", "format")
+        for key, value in written.items():
+            if key not in known:
+                raise CatalogError(f"time has no {key!r}: {did_you_mean(key, known, 'it has')}")
+            if not isinstance(value, str):
+                raise CatalogError(f"{key} of time must be a text, such as {_TIME_EXAMPLE}")
+        if "column" not in written:
+            raise CatalogError(f"time has no column: write {_TIME_EXAMPLE}")
+        form = {f"time_{key}": value for key, value in written.items() if key != "column"}
+        content = {**content, "time": written["column"], **form}
     for key in ("time", "type", "order"):
         if key in content and not isinstance(content[key], str):
             raise CatalogError(f"{key} must be the name of a column")

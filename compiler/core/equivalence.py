@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import EquivalenceTest, Place, Predicate, Variable
+from sase.compiler.core.fields import Path, is_field
 
 
 def equivalence_tests(
@@ -50,19 +51,28 @@ def equivalence_tests(
 
 
 def _equality(part: Predicate) -> tuple[Place, Place] | None:
-    """`x.a = y.b` between two variables, both of one type that partitions exactly (a float's -0.0 and NaN do not)."""
+    """`x.a = y.b` between two variables of one type that partitions exactly: -0.0 and NaN, at any depth, do not."""
     match part.condition:
-        case exp.EQ(this=exp.Column() as left, expression=exp.Column() as right):
+        case exp.EQ(this=left, expression=right) if _is_place(left) and _is_place(right):
             kinds = (left.type or scalars.UNKNOWN, right.type or scalars.UNKNOWN)
             same = kinds[0] == kinds[1] or all(map(scalars.is_integer, kinds))
             if (
-                left.table != right.table
+                len(part.variables) == 2
                 and same
-                and not any(map(scalars.is_float, kinds))
+                and not any(map(scalars.holds_float, kinds))
                 and kinds[0] != scalars.UNKNOWN
             ):
-                return (left.table, left.name), (right.table, right.name)
+                return _place(left), _place(right)
     return None
+
+
+def _is_place(side: exp.Expr) -> bool:
+    return isinstance(side, exp.Column) or is_field(side)
+
+
+def _place(side: exp.Expr) -> Place:
+    (variable,) = scalars.variables(side)
+    return variable, side.name if isinstance(side, exp.Column) else Path.of(side)
 
 
 def _merge(classes: dict[Place, dict[str, str]], left: Place, right: Place) -> bool:

@@ -14,6 +14,7 @@ from sase.compiler.core.bound import Attribute, Variable
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.durations import DAY
 from sase.compiler.core.errors import Diagnostic, did_you_mean
+from sase.compiler.core.fields import bind_field
 from sase.compiler.core.spans import at, span_of
 
 
@@ -35,6 +36,9 @@ def resolve(node: exp.Expr, variable_of: VariableOf, catalog: Catalog, found: li
             case exp.Column():
                 variable = variable_of(part)
                 return part if variable is None else _column(part, variable, catalog, found)
+            case exp.Dot() | exp.Bracket():
+                inside = visit(part.this)
+                return bind_field(part, inside.copy(), found) if inside is not part.this else part
             case Parameter():
                 return _value(part, catalog.parameters, found)
             case _:

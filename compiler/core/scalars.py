@@ -76,6 +76,11 @@ def is_float(kind: exp.DataType) -> bool:
     return kind.this in _FLOATS
 
 
+def holds_float(kind: exp.DataType) -> bool:
+    """Whether it is a float, or has one inside a struct, an array or a map."""
+    return any(map(is_float, kind.find_all(exp.DataType)))
+
+
 def is_string(kind: exp.DataType) -> bool:
     return kind.this in _STRINGS
 
@@ -171,7 +176,9 @@ _FORBIDDEN_FUNCTIONS = {
 def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
     """The type of a bound expression; mismatches are added to `found`, string literals take their partner's type."""
     match node:
-        case exp.Column():
+        case exp.Column() | exp.Dot():
+            return node.type or UNKNOWN
+        case exp.Anonymous() if node.meta.get("field"):
             return node.type or UNKNOWN
         case exp.Literal():
             if node.is_string:

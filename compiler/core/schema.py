@@ -26,8 +26,10 @@ def time_kind(catalog: Catalog, kind: exp.DataType) -> TimeKind:
         return "integer"
     if family(kind) is Family.DATETIME:
         return "timestamp"
+    written = "; say how it is written, as with --time-format 'yyyy-MM-dd HH:mm:ss' or iso"
     raise CatalogError(
         f"the time column {catalog.time} is {scalars.a_type(kind)}: it must be a timestamp, a date or an integer"
+        + (written if family(kind) is Family.STRING else "")
     )
 
 

@@ -81,6 +81,8 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
             "type": literal(query.type),
             "order": literal(query.order),
             "time_kind": literal(query.time_kind),
+            "time_unit": literal(query.time_unit) if query.time_unit else None,
+            "time_format": literal(query.time_format) if query.time_format else None,
             "types": [(literal(name), wrapped(dict(columns), 8)) for name, columns in read.types.items()],
             "where": literal(read.where) if read.where else None,
         },

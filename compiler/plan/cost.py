@@ -15,6 +15,7 @@ from importlib.resources import files
 from sqlglot import exp
 
 from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate, Variable
+from sase.compiler.core.fields import attribute_of
 from sase.compiler.core.scalars import columns
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.statistics import DEFAULT_COLUMN, ColumnStatistics, Statistics, predicate_key
@@ -143,7 +144,7 @@ class _Estimate:
     def columns(self) -> set[str]:
         """The attributes that travel, more or less: those that the query names."""
         named = {column.name for predicate in self.query.predicates for column in columns(predicate.condition)}
-        named |= {attribute for test in self.query.equivalences for _, attribute in test.positive}
+        named |= {attribute_of(attribute) for test in self.query.equivalences for _, attribute in test.positive}
         if self.query.returns is None:
             return named | {name for variable in self.query.positive for name in variable.attributes}
         return named | {column.name for output in self.query.returns for column in columns(output.value)}
@@ -175,7 +176,7 @@ class _Estimate:
         plan, positive, partition = self.plan, self.query.positive, self.plan.scan.partition + cross
         walks, visited = instances[-1], list[float]()
         everything = self.statistics.events
-        bound = {positive[-1].name}
+        bound = {self.query.last.name}
         for depth in range(1, len(positive)):
             at = len(positive) - 1 - depth
             reach = instances[at] * self.share_of_span / depth

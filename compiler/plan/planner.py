@@ -11,6 +11,7 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
 from sase.compiler.core.errors import Diagnostic, SaseError
+from sase.compiler.core.fields import Path, attribute_of, of_event, of_variable
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.names import Names
 from sase.compiler.plan.physical import (
@@ -138,7 +139,7 @@ class _Planner:
         ]
         for test in construction.equivalences:
             for left, right in pairwise(test.positive):
-                where.append((f"{'.'.join(left)} = {'.'.join(right)}", (Compare(*left, "=", *right),)))
+                where.append((f"{'.'.join(left)} = {'.'.join(right)}", (self.equal(left, right),)))
         negated = tuple(self.negated_state(negation) for negation in construction.negations)
         for _, clause in where:
             self.require_values(clause, {variable.name for variable in self.query.positive})
@@ -168,7 +169,9 @@ class _Planner:
             if test not in self.plan.scan.partition:
                 # The last positive is bound first, so the comparison is possible from the start.
                 partner = test.positive[-1]
-                where.append((Compare(negation.variable, str(test.attribute(negation.variable)), "=", *partner),))
+                attribute = test.attribute(negation.variable)
+                assert attribute is not None
+                where.append((self.equal((negation.variable, attribute), partner),))
         return NegatedState(negation.variable, self.interval(negation.variable), tuple(where))
 
     def interval(self, negated: str) -> Interval:
@@ -192,6 +195,10 @@ class _Planner:
             )
             for clause in separated
         ]
+
+    def equal(self, left: Place, right: Place) -> Compare:
+        one, other = (self.term(Term(variable, of_variable(variable, name))) for variable, name in (left, right))
+        return Compare(left[0], one, "=", right[0], other)
 
     def term(self, term: Term) -> str:
         """The column that holds a term: the attribute itself, or one that Spark computes where the state is filled."""
@@ -218,13 +225,13 @@ class _Planner:
         # A lone positive variable need not agree with anything: without a value, no negated event forbids it.
         for variable, attribute in places if len(test.positive) > 1 else test.negated:
             self.not_null.setdefault(variable, {})[attribute] = None
-        if len(names) == 1:
+        if len(names) == 1 and not any(isinstance(name, Path) for name in names):
             return names.pop()
         inside = {negation.variable for negation in self.plan.construction.negations}
         if self.stream:
             inside |= {negation.variable for negation in self.plan.negations}
         cases = " ".join(
-            f"WHEN {self.flag(variable)} THEN {scalars.column_sql(attribute)}"
+            f"WHEN {self.flag(variable)} THEN {of_event(attribute)}"
             for variable, attribute in places
             if variable in inside or not self.query.variable(variable).negated
         )
@@ -245,7 +252,7 @@ class _Planner:
 
     def fill(self, variable: Variable) -> Fill:
         type_test = scalars.sql(_type_test(self.query.type, variable.types))
-        present = [f"{scalars.column_sql(column)} IS NOT NULL" for column in self.not_null.get(variable.name, {})]
+        present = [f"{of_event(attribute)} IS NOT NULL" for attribute in self.not_null.get(variable.name, {})]
         simple = {
             _operand_sql(scalars.without_variable(predicate.condition)): _is_plain(predicate.condition)
             for predicate in self.plan.scan.simple.get(variable.name, ())
@@ -258,7 +265,7 @@ class _Planner:
     def carry(self, *places: Place) -> None:
         for variable, attribute in places:
             if variable in self.carried:
-                self.carried[variable].add(attribute)
+                self.carried[variable].add(attribute_of(attribute))
 
     def carry_columns(self, node: exp.Expr) -> None:
         self.carry(*((column.table, column.name) for column in scalars.columns(node)))
@@ -316,9 +323,10 @@ class _Planner:
         name = negation.variable
         conditions, own = [], set[str]()
         for test in tests:
-            partner, attribute = test.positive[0], str(test.attribute(name))
+            partner, attribute = test.positive[0], test.attribute(name)
+            assert attribute is not None
             self.carry(partner)
-            own.add(attribute)
+            own.add(attribute_of(attribute))
             self.not_null.setdefault(name, {})[attribute] = None
             conditions.append(_chain_sql((partner, (name, attribute))))
         for predicate in negation.predicates:
@@ -374,7 +382,7 @@ class _Planner:
                 read[column.table].add(column.name)
         for test in self.query.equivalences:
             for name, attribute in test.positive + test.negated:
-                read[name].add(attribute)
+                read[name].add(attribute_of(attribute))
         kinds: dict[str, exp.DataType] = {}
         declared: dict[str, dict[str, None]] = {}
         for variable in self.query.variables:
@@ -459,10 +467,7 @@ def _operand_sql(node: exp.Expr) -> str:
 
 
 def _chain_sql(places: Iterable[Place]) -> str:
-    columns = [
-        exp.Column(this=exp.Identifier(this=attribute, quoted=True), table=exp.Identifier(this=variable, quoted=True))
-        for variable, attribute in places
-    ]
+    columns = [of_variable(variable, attribute) for variable, attribute in places]
     return " AND ".join(
         scalars.sql(exp.EQ(this=left.copy(), expression=right.copy())) for left, right in pairwise(columns)
     )

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from pyspark.errors import ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import CORRUPT, Source, expected, shared_types
+from sase.runtime.events import CORRUPT, Source, expected, quoted, shared_types
 from sase.runtime.io import delta
 from sase.runtime.session import session
 
@@ -241,6 +242,28 @@ class Files:
         if not system.rename(path, self._open(target)[0]):
             raise SaseRunError(f"{location} cannot be renamed to {target}")
 
+    def nanoseconds(self, location: str) -> dict[str, bool]:
+        """The columns of Parquet files that have timestamps of nanoseconds, and whether these are in UTC."""
+        found: dict[str, bool] = {}
+        parquet, waiting = self._jvm.org.apache.parquet.hadoop, self.matching(location) or []
+        while waiting:
+            status = waiting.pop()
+            path, system = self._open(str(status.getPath()))
+            if path.getName().startswith(("_", ".")):
+                continue
+            if status.isDirectory():
+                waiting += list(system.listStatus(path))
+                continue
+            file = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromPath(path, system.getConf()))
+            try:
+                columns = file.getFooter().getFileMetaData().getSchema().getFields()
+            finally:
+                file.close()
+            for column in columns:
+                if str(kind := column.getLogicalTypeAnnotation()).startswith("TIMESTAMP(NANOS"):
+                    found[str(column.getName())] = bool(kind.isAdjustedToUTC())
+        return found
+
     def qualified(self, location: str) -> str:
         path, system = self._open(location)
         return str(system.makeQualified(path))
@@ -326,7 +349,56 @@ def _read(spark: SparkSession, each: Input, source: Source, types: Collection[st
             names = json_columns(spark, each, source, types, columns)
             return spark.read.options(**TOLERANT).json(each.location, schema([*names, CORRUPT], columns))
         case known:
-            return spark.read.format(known).load(each.location)
+            return stored(spark, known, each.location)
+
+
+def stored(spark: SparkSession, format: str, location: str, stream: DataStreamReader | None = None) -> DataFrame:
+    """A table whose files tell the types of their columns, or a stream of it.
+
+    Spark refuses Parquet's timestamps of nanoseconds. As the 64-bit integers that they are, it reads them.
+    """
+    try:
+        table = spark.read.format(format).load(location)
+        return table if stream is None else stream.schema(table.schema).format(format).load(location)
+    except AnalysisException as error:
+        if "TIMESTAMP(NANOS" not in str(error):
+            raise
+    columns, nanoseconds = _nanoseconds(spark, location)
+    logging.getLogger("sase").warning(
+        "%s has nanoseconds in %s, and Spark's timestamps have microseconds: the rest is cut off",
+        *(location, ", ".join(nanoseconds)),
+    )
+    table = (spark.read if stream is None else stream).schema(columns).parquet(location)
+    return table.withColumns({name: _from_nanoseconds(name, zoned) for name, zoned in nanoseconds.items()})
+
+
+def _nanoseconds(spark: SparkSession, location: str) -> tuple[StructType, dict[str, bool]]:
+    """The columns of Parquet files, with integers for nanoseconds; and those that have them, and whether in UTC."""
+    files = Files(spark)
+    if not files.are_known:
+        raise SaseRunError(
+            f"{location} has timestamps of nanoseconds, which Spark does not read: write microseconds, as with "
+            'pyarrow.parquet.write_table(…, coerce_timestamps="us")'
+        )
+    before = spark.conf.get(_NANOSECONDS)
+    spark.conf.set(_NANOSECONDS, "true")
+    try:
+        # Of all files: were there other timestamps in one of them, they would not go together.
+        columns = spark.read.parquet(location, mergeSchema=True).schema
+    finally:
+        spark.conf.set(_NANOSECONDS, str(before))
+    return columns, files.nanoseconds(location)
+
+
+_NANOSECONDS = "spark.sql.legacy.parquet.nanosAsLong"
+
+
+def _from_nanoseconds(name: str, zoned: bool) -> Column:
+    micros = F.floor(F.col(quoted(name)).cast("decimal(20,0)") / 1000)
+    if zoned:
+        return F.timestamp_micros(micros.cast("bigint"))
+    since_1970 = F.make_dt_interval(secs=(micros / 1_000_000).cast("decimal(18,6)"))
+    return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'") + since_1970
 
 
 TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -401,8 +473,10 @@ def inferred(spark: SparkSession, each: Input) -> DataFrame:
         case "csv":
             table = spark.read.options(**each.csv.options).csv(each.location, inferSchema=True)
             return table.toDF(*each.csv.header) if each.csv.header else table
+        case "json":
+            return spark.read.option("inferTimestamp", True).json(each.location).drop(CORRUPT)
         case known:
-            return spark.read.format(known).load(each.location, inferTimestamp=True).drop(CORRUPT)
+            return stored(spark, known, each.location)
 
 
 # ---- how much was read --------------------------------------------------------------------------
@@ -425,7 +499,7 @@ def _rows(spark: SparkSession, each: Input) -> int:
         case "table":
             return spark.table(each.location).count()
         case known:
-            return spark.read.format(known).load(each.location).count()
+            return stored(spark, known, each.location).count()
 
 
 class InputAccount:

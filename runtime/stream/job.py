@@ -227,8 +227,7 @@ def _open(
                     f"{each.location} has no CSV file yet to tell the order of its columns: start when there is one"
                 )
             return inputs.csv(reader, spark, each, columns)
+        case known if there:
+            return inputs.stored(spark, known, each.location, reader)
         case known:
-            schema = (
-                spark.read.format(known).load(each.location).schema if there else inputs.schema(list(columns), columns)
-            )
-            return reader.format(known).schema(schema).load(each.location)
+            return reader.format(known).schema(inputs.schema(list(columns), columns)).load(each.location)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.utils import is_remote
 
 from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Events, Source, names_of, quoted, reason, record, ticks, unite
+from sase.runtime.events import Events, Source, names_of, pairs, quoted, reason, record, ticks, unite
 from sase.runtime.ssc import check_limit
 from sase.runtime.stream.worker import EPOCH
 
@@ -62,8 +63,10 @@ class Columns:
 def watch(events: Events, source: Source, columns: Columns, options: Options | None) -> DataFrame:
     """The events under a watermark, with the reason why one cannot take part, where it cannot.
 
-    Events of all types are let through, since each tells what time it is. Without options there is no watermark.
+    Events of all types are let through, since each tells what time it is. Without options there is no watermark of
+    ours; and none where the events have one on their time: Spark takes no second one, and goes by the clock it has.
     """
+    delay = None if options is None or _has_watermark(events, source, options) else options.delay(source.time_kind)
     united = unite(events, source, every=True)
     event_type, time = F.col(quoted(source.type)), ticks(united, quoted(source.time))
     why = reason(united, source)
@@ -76,7 +79,39 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
     moment = F.timestamp_micros(time) if source.time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
     valid = F.col(quoted(source.time)).isNotNull() & F.col(columns.reason).isNull()
     clocked = tagged.withColumn(columns.clock, F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))))
-    return clocked if options is None else clocked.withWatermark(columns.clock, options.delay(source.time_kind))
+    return clocked if delay is None else clocked.withWatermark(columns.clock, delay)
+
+
+def _has_watermark(events: Events, source: Source, options: Options) -> bool:
+    """Whether the events have a watermark on their time. Refuses what Spark would refuse when the stream starts."""
+    marked = []
+    for _, frame in pairs(events):
+        columns = [field.name for field in frame.schema if _WATERMARK in field.metadata]
+        if not columns and not is_remote() and _MARKED in frame._jdf.queryExecution().analyzed().toString():
+            raise SaseRunError(
+                f'the events have a watermark on a column that is left out: put it on "{source.time}", or leave the '
+                "watermark out and give max_delay"
+            )
+        for name in columns:
+            if name.lower() != source.time.lower():
+                raise SaseRunError(
+                    f'the events have a watermark on "{name}", and the query goes by "{source.time}": put the '
+                    f'watermark on "{source.time}", or leave it out and give max_delay'
+                )
+        marked.append(bool(columns))
+    if any(marked) and not all(marked):
+        raise SaseRunError(
+            "some of the events have a watermark, and some have none: give it to all of them, or to none"
+        )
+    if any(marked) and str(options.max_delay).strip() != "0":
+        raise SaseRunError("the events have a watermark of their own: leave max_delay out, or the watermark")
+    return any(marked)
+
+
+_WATERMARK = "spark.watermarkDelayMs"
+"""Where Spark notes the delay of a watermark, in the metadata of its column."""
+_MARKED = "EventTimeWatermark"
+"""Spark's name for the step of a plan that has put a watermark on a column."""
 
 
 def matters(columns: Columns, fills: str) -> str:

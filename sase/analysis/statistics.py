@@ -25,9 +25,11 @@ def statistics(
     selective the predicates of `queries` are. Give them to `compile`, or keep them with `save`."""
     from sase.analysis.collect import collect
     from sase.events import as_they_are
+    from sase.runtime.events import timestamped
 
     catalog = catalog or Catalog()
-    tables = as_they_are(events)
+    written = catalog.time_unit, catalog.time_format
+    tables = [(name, timestamped(table, catalog.time, *written)) for name, table in as_they_are(events)]
     compiled = [query if isinstance(query, Query) else compile(query, catalog, events=tables) for query in queries]
     conditions = {each.key: each for query in compiled for each in _conditions(query.compiled.query)}
     content = collect(

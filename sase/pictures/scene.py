@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sase.compiler.core.bound import BoundQuery, EquivalenceTest
 from sase.compiler.core.errors import OptionError
+from sase.compiler.core.fields import of_event
 from sase.pictures import variants
 from sase.pictures.variants import quoted
 
@@ -115,7 +116,7 @@ def _lane(query: BoundQuery, keys: list[EquivalenceTest]) -> Column:
     parts = []
     for test in keys:
         cases = [
-            F.when(F.col(quoted(query.type)).isin(*query.variable(name).types), F.col(quoted(attribute)))
+            F.when(F.col(quoted(query.type)).isin(*query.variable(name).types), F.expr(of_event(attribute)))
             for name, attribute in test.positive + test.negated
         ]
         parts.append(F.coalesce(*cases))

@@ -11,6 +11,7 @@ from sqlglot import exp
 import sase
 from sase.compiler.compile import compile_bound
 from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Output
+from sase.compiler.core.fields import Path, of_variable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +54,10 @@ def numbered(query: BoundQuery, row: str) -> BoundQuery:
     return replace(query, variables=variables)
 
 
-def column(query: BoundQuery, variable: str, attribute: str) -> exp.Column:
+def column(query: BoundQuery, variable: str, attribute: str) -> exp.Expr:
+    """An attribute of a variable, or a field of one."""
+    if isinstance(attribute, Path):
+        return of_variable(variable, attribute)
     declared = query.variable(variable).attributes[attribute.lower()]
     node = exp.Column(
         this=exp.Identifier(this=declared.name, quoted=True), table=exp.Identifier(this=variable, quoted=True)

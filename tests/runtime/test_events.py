@@ -547,6 +547,64 @@ def test_state_bits_reach_past_32(spark: SparkSession) -> None:
     assert spark.range(1).select(state_bits(fills)).collect() == [(1 << 40,)]
 
 
+# ---- times that are numbers or text -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "expected"),
+    [
+        ("1700000000", {"time_unit": "s"}, "2023-11-14 22:13:20"),
+        ("1700000000.123456BD", {"time_unit": "s"}, "2023-11-14 22:13:20.123456"),
+        ("1700000000.123457D", {"time_unit": "s"}, "2023-11-14 22:13:20.123457"),
+        ("1700000000123L", {"time_unit": "ms"}, "2023-11-14 22:13:20.123"),
+        ("1700000000123456L", {"time_unit": "us"}, "2023-11-14 22:13:20.123456"),
+        ("1700000000123456789L", {"time_unit": "ns"}, "2023-11-14 22:13:20.123456"),
+        ("-1L", {"time_unit": "ns"}, "1969-12-31 23:59:59.999999"),
+        ("-1L", {"time_unit": "ms"}, "1969-12-31 23:59:59.999"),
+        ("'14.11.2023 22:13'", {"time_format": "dd.MM.yyyy HH:mm"}, "2023-11-14 22:13:00"),
+        ("'2023-11-14T23:13:20.5+01:00'", {"time_format": "iso"}, "2023-11-14 22:13:20.5"),
+        ("TIMESTAMP '2023-11-14 22:13:20'", {"time_unit": "ms"}, "2023-11-14 22:13:20"),  # it is one already
+    ],
+)
+def test_times_become_timestamps_exactly(
+    spark: SparkSession, value: str, written: dict[str, str], expected: str
+) -> None:
+    events = spark.sql(f"SELECT 'A' AS type, {value} AS TS")
+    of = Source("ts", "type", None, "timestamp", {"A": {"ts": "timestamp"}}, **written)  # type: ignore[arg-type]
+    checked = check(events, of)
+    assert checked.dtypes == [("type", "string"), ("ts", "timestamp")]
+    assert checked.select(F.col("ts").cast("string")).collect() == [(expected,)]
+    assert check(checked.select("*"), of).collect() == checked.collect()
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (f"{2**63 - 1}L", {"time_unit": "s"}),
+        ("double('NaN')", {"time_unit": "ms"}),
+        ("'yesterday'", {"time_format": "iso"}),
+        ("'2023-11-14'", {"time_format": "dd.MM.yyyy"}),
+    ],
+)
+def test_a_time_that_is_none_cannot_be_read(spark: SparkSession, value: str, written: dict[str, str]) -> None:
+    events = spark.sql(f"SELECT 'A' AS type, {value} AS ts UNION ALL SELECT 'A', NULL")
+    of = Source("ts", "type", None, "timestamp", {"A": {}}, **written)  # type: ignore[arg-type]
+    tally = Tally()
+    assert check(events, of, tally).collect() == []
+    assert tally.counts().rejected == "1 event that cannot be read, 1 without a time"
+    shown = spark.sql(f"SELECT string({value})").collect()[0][0]
+    told = [(row.reason, row.record) for row in tally.rejected().collect()]
+    assert sorted(told, key=str) == [("cannot be read", shown), ("without a time", None)]
+
+
+def test_a_time_that_is_not_so_written(spark: SparkSession) -> None:
+    events = spark.sql("SELECT 'A' AS type, 'now' AS ts")
+    of = Source("ts", "type", None, "timestamp", {"A": {}}, time_unit="ms")
+    assert refusal(events, of) == (
+        'column "ts" of the events is string, and the query was compiled for a time that is a number of ms'
+    )
+
+
 # ---- formats without types ----------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -232,6 +235,77 @@ def test_csv_without_a_header(run: Run, tmp_path: Path) -> None:
     out, err = run("--events", events, "--header", "type, ts, id, note")
     assert out == FOUND
     assert err.startswith("events read 4 · ")
+
+
+WRITTEN = [
+    ("s", None, ["1700000000", "1700000001.5", "1700000002.000001"]),
+    ("ms", None, ["1700000000000", "1700000001500", "1700000002000"]),
+    (
+        None,
+        "dd.MM.yyyy HH:mm:ss[.SSSSSS]",
+        ["14.11.2023 22:13:20", "14.11.2023 22:13:21.500000", "14.11.2023 22:13:22"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("unit", "format", "times"), WRITTEN)
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_text_whose_times_are_numbers_or_text(
+    run: Run, tmp_path: Path, unit: Any, format: str | None, times: list[str], suffix: str
+) -> None:
+    source = Source("ts", "type", None, "timestamp", {"A": {}}, time_unit=unit, time_format=format)
+    if suffix == "csv":
+        lines = ["type,ts", *(f"A,{time}" for time in times)]
+    else:
+        lines = [f'{{"type": "A", "ts": {json.dumps(time) if format else time}}}' for time in times]
+    events = written(tmp_path / f"e.{suffix}", "\n".join(lines) + "\n")
+    out, err = run("--events", events, source=source, find=lambda e: e.select(F.unix_micros("ts").alias("t")))
+    last = 1700000002000001 if unit == "s" else 1700000002000000
+    assert [int(line) for line in out.splitlines()[2:]] == [1700000000000000, 1700000001500000, last]
+    assert "rejected" not in err
+
+
+def test_nanoseconds_of_parquet_are_cut_off(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    times = [1_700_000_000_123_456_789, -1, None]
+    table = pa.table(
+        {
+            "type": ["A", "A", "A"],
+            "ts": pa.array(times, pa.timestamp("ns", "UTC")),
+            "wall": pa.array(times, pa.timestamp("ns")),
+            "n": [1, 2, 3],
+        }
+    )
+    for name in ("e.parquet", "day=1/e.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        pq.write_table(table, tmp_path / name)
+    source = Source("ts", "type", None, "timestamp", {"A": {"wall": "timestamp_ntz", "n": "bigint"}})
+
+    def found(events: DataFrame) -> DataFrame:
+        return events.select(F.unix_micros("ts").alias("ts"), F.col("wall").cast("string").alias("wall"), "n")
+
+    for place in ("e.parquet", "day=1"):
+        caplog.clear()
+        out, err = run("--events", tmp_path / place, source=source, find=found)
+        assert out.splitlines()[2:] == [
+            "              -1  1969-12-31 23:59:59.999999  2",
+            "1700000000123456  2023-11-14 22:13:20.123456  1",
+        ]
+        assert "rejected: 1 event without a time\n" in err
+        assert caplog.messages == [
+            f"{tmp_path}/{place} has nanoseconds in ts, wall, and Spark's timestamps have microseconds: "
+            "the rest is cut off"
+        ]
+
+
+def test_nanoseconds_and_microseconds_do_not_go_together(
+    fails: Callable[..., str], spark: SparkSession, tmp_path: Path
+) -> None:
+    for unit in ("ns", "us"):
+        table = pa.table({"type": ["A"], "ts": pa.array([1], pa.timestamp(unit, "UTC"))})
+        pq.write_table(table, tmp_path / f"{unit}.parquet")
+    source = Source("ts", "type", None, "timestamp", {"A": {}})
+    assert "merge" in fails("--events", tmp_path, source=source)
+    assert spark.conf.get("spark.sql.legacy.parquet.nanosAsLong") == "false"
 
 
 # ---- what is rejected ---------------------------------------------------------------------------

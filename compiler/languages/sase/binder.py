@@ -145,9 +145,11 @@ class _Binder:
     # ---- names ----------------------------------------------------------------------------------
 
     def resolve(self, node: exp.Expr) -> exp.Expr | None:
-        """None where a name has no meaning."""
+        """None where a name has no meaning. What one place in the text stands for, as in `[id]`, is reported once."""
         before = len(self.found)
-        bound = resolve(node, self.variable_of, self.catalog, self.found)
+        found: list[Diagnostic] = []
+        bound = resolve(node, self.variable_of, self.catalog, found)
+        self.found += {mistake.span: mistake for mistake in reversed(found)}.values()
         return bound if len(self.found) == before else None
 
     def variable_of(self, node: exp.Column) -> Variable | None:
@@ -157,13 +159,14 @@ class _Binder:
                 if variable.name.lower() == node.table.lower():
                     return variable
             named = [variable.name for variable in self.variables if node.table in variable.types]
-            self.error(
-                f"unknown variable {node.table}",
-                span_of(node.args["table"]),
-                f"{node.table} is an event type; its variable is {named[0]}"
-                if named
-                else did_you_mean(node.table, (variable.name for variable in self.variables), "the pattern has"),
-            )
+            having = [variable.name for variable in self.variables if node.table.lower() in variable.attributes]
+            if named:
+                help = f"{node.table} is an event type; its variable is {named[0]}"
+            elif having:
+                help = f"{node.table} is an attribute: write {having[0]}.{node.table}.{name}"
+            else:
+                help = did_you_mean(node.table, (variable.name for variable in self.variables), "the pattern has")
+            self.error(f"unknown variable {node.table}", span_of(node.args["table"]), help)
             return None
         namesake = next((known for known in self.variables if known.name.lower() == name.lower()), None)
         if namesake is not None and not any(name.lower() in known.attributes for known in self.variables):
@@ -206,7 +209,7 @@ class _Binder:
             return [part]
         expanded = part.copy()
         for test in list(expanded.find_all(Equivalence)):
-            name = test.this.name
+            name = test.attribute.name
             if any(variable.negated and name.lower() in variable.attributes for variable in self.variables):
                 self.error(
                     f"[{name}] speaks of negated components, too, and cannot stand under OR or NOT",
@@ -220,10 +223,18 @@ class _Binder:
         return [expanded]
 
     def equalities(self, test: Equivalence) -> list[exp.Expr]:
-        name, span = test.this.name, span_of(test)
+        name, span = test.attribute.name, span_of(test)
         declaring = [
             variable for variable in self.variables if self.catalog.types is None or name.lower() in variable.attributes
         ]
+        if not declaring and any(variable.name.lower() == name.lower() for variable in self.variables):
+            attribute = test.this.expression.name if isinstance(test.this, exp.Dot) else self.catalog.time
+            self.error(
+                f"{name} is a variable, and [ ] is about all of them",
+                span,
+                f"[{attribute}] compares {attribute} between all events of a match that have it",
+            )
+            return []
         if not declaring:
             known = {attribute.name for variable in self.variables for attribute in variable.attributes.values()}
             self.error(f"no event type of the pattern declares {name}", span, did_you_mean(name, known, "declared are"))
@@ -234,7 +245,7 @@ class _Binder:
                 this=at(exp.Identifier(this=name, quoted=True), span),
                 table=at(exp.Identifier(this=variable.name, quoted=True), span),
             )
-            return at(column, span)
+            return test.of(at(column, span))
 
         value = test.args.get("value")
         if value is not None:
@@ -272,6 +283,8 @@ class _Binder:
                 yield Output(item.alias.text, value, item.span)
             elif isinstance(value, exp.Column):
                 yield Output(value.name, value, item.span)
+            elif isinstance(value, exp.Dot):
+                yield Output(value.expression.name, value, item.span)
             else:
                 self.error(
                     "this column of the result has no name", item.span, "add one with AS, such as z.ts - x.ts AS took"

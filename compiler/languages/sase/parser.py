@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 from importlib.resources import files
@@ -253,10 +254,14 @@ class _Builder:
             case "equivalences":
                 return scalars.balanced(exp.And, [self.equivalence(part) for part in _trees(tree)])
             case "attribute":
-                variable, attribute = (self.name(part) for part in _trees(tree))
-                return exp.Column(this=_identifier(attribute), table=_identifier(variable))
+                variable, attribute, *steps = _trees(tree)
+                table, column = _identifier(self.name(variable)), _identifier(self.name(attribute))
+                start = at(exp.Column(this=column, table=table), _span(variable).to(_span(attribute)))
+                return self.inside(start, steps)
             case "bare_attribute":
-                return exp.Column(this=_identifier(self.name(_trees(tree)[0])))
+                attribute, *steps = _trees(tree)
+                start = at(exp.Column(this=_identifier(self.name(attribute))), _span(attribute))
+                return self.inside(start, steps)
             case "call":
                 return self.call(tree)
             case "cast":
@@ -298,15 +303,29 @@ class _Builder:
             result = at(_ARITHMETIC[str(token).upper()](this=result, expression=operand), span)
         return result
 
+    def inside(self, value: exp.Expr, steps: Iterable[Node]) -> exp.Expr:
+        """A field of it, and one of that, and so on."""
+        for step in steps:
+            span = span_of(value).to(_span(step))
+            if step.data == "field":
+                value = at(exp.Dot(this=value, expression=_identifier(self.name(_trees(step)[0]))), span)
+            else:
+                (token,) = _tokens(step)
+                literal = exp.Literal.string(_unquote(str(token))) if token.type == "STRING" else None
+                index = at(literal or exp.Literal.number(str(token)), _span(token))
+                value = at(exp.Bracket(this=value, expressions=[index]), span)
+        return value
+
     def equivalence(self, tree: Node) -> exp.Expr:
         name, *rest = _trees(tree)
-        value = self.expression(rest[0]) if rest else None
+        steps = [part for part in rest if part.data in ("field", "index")]
+        value = self.expression(rest[-1]) if len(rest) > len(steps) else None
         for token in _tokens(tree):
             if _COMPARISONS[str(token)] is not exp.EQ:
                 self.found.append(
                     Diagnostic("an equivalence test takes = only", _span(token), "write [id='1'], or compare in WHERE")
                 )
-        return at(Equivalence(this=_identifier(self.name(name)), value=value), _span(tree))
+        return at(Equivalence(this=self.inside(_identifier(self.name(name)), steps), value=value), _span(tree))
 
     def call(self, tree: Node) -> exp.Expr:
         name, *arguments = _trees(tree)

@@ -15,9 +15,28 @@ from sase.compiler.core.errors import Span
 
 
 class Equivalence(exp.Expression, exp.Condition):
-    """One attribute of `[a, b='v']`: `this` is its identifier, `value` the literal it must have."""
+    """One attribute of `[a, b='v']`: `this` is the attribute, or a field of it, `value` the literal it must have."""
 
     arg_types = {"this": True, "value": False}  # noqa: RUF012  (sqlglot's own convention)
+
+    @property
+    def attribute(self) -> exp.Identifier:
+        """The attribute, or the one that the field is in."""
+        inside = self.this
+        while not isinstance(inside, exp.Identifier):
+            inside = inside.this
+        return inside
+
+    def of(self, column: exp.Column) -> exp.Expr:
+        """The column in the place of the attribute."""
+        if isinstance(self.this, exp.Identifier):
+            return column
+        value: exp.Expr = self.this.copy()
+        inside = value
+        while not isinstance(inside.this, exp.Identifier):
+            inside = inside.this
+        inside.set("this", column)
+        return value
 
 
 @dataclass(frozen=True)
