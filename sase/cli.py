@@ -6,7 +6,8 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from sase.runtime.io.report import duration, starting
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
+    from sase.compiler.core.bound import BoundQuery
     from sase.compiler.core.catalog import Catalog
     from sase.compiler.languages.front_end import Parsed
 
@@ -89,17 +91,32 @@ def _run(arguments: argparse.Namespace) -> int:
         from sase.runtime.stream.job import run_stream
 
         state = getattr(module, "STATE", None)
-        return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)
+        with _placed(bound):
+            return run_stream(
+                module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state
+            )
     from sase.outlook import warning
     from sase.runtime.io.inputs import open_events
     from sase.runtime.job import run_job
 
     if text := warning(query, lambda: open_events(arguments, module.SOURCE, bound.stream)):
         print(f"warning: {text}", file=sys.stderr)
-    status = run_job(module.find_matches, module.SOURCE, arguments, bound.stream, name=name)
+    with _placed(bound):
+        status = run_job(module.find_matches, module.SOURCE, arguments, bound.stream, name=name)
     if arguments.html:
         _report(arguments, query)
     return status
+
+
+@contextmanager
+def _placed(query: BoundQuery) -> Iterator[None]:
+    """What fails in an expression of the query is shown there."""
+    try:
+        yield
+    except SaseRunError as error:
+        from sase.places import placed
+
+        raise placed(error, query) from error
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -329,7 +346,9 @@ def _query(arguments: argparse.Namespace) -> Query:
         starting()
         from sase.runtime.io.inputs import read_columns
 
-        catalog = with_schema(catalog, parsed, read_columns(arguments, parsed.types))
+        written = bool(catalog.time_unit or catalog.time_format)
+        columns = read_columns(arguments, parsed.types, catalog.time, catalog.type, written)
+        catalog = with_schema(catalog, parsed, columns)
     return compile(
         parsed,
         catalog,
