@@ -8,7 +8,14 @@ from contextlib import contextmanager
 
 
 class SaseRunError(Exception):
-    """A run that cannot go on; the message says what is wrong and what to do."""
+    """A run that cannot go on; the message says what is wrong and what to do.
+
+    `fragment` is the part of Spark SQL that failed, or the name of a function that Spark does not know.
+    """
+
+    def __init__(self, message: str, fragment: str | None = None) -> None:
+        super().__init__(message)
+        self.fragment = fragment
 
 
 @contextmanager
@@ -19,7 +26,23 @@ def explained() -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
-        raise SaseRunError(explain(error)) from error
+        raise failure(error) from error
+
+
+def failure(error: Exception) -> SaseRunError:
+    """An exception of Spark as ours; where it tells which expression failed, with that."""
+    text = str(error)
+    if unknown := _UNKNOWN.search(text):
+        return SaseRunError(f"Spark has no function {unknown[1]}", unknown[1])
+    if not (place := _PLACE.search(text)):
+        return SaseRunError(explain(error))
+    fragment = place[1][len(place[2]) : len(place[2]) + len(place[3])]
+    return SaseRunError(f"{explain(error)}\nin  {fragment}", fragment)
+
+
+_UNKNOWN = re.compile(r"\[UNRESOLVED_ROUTINE\] Cannot resolve routine `([^`]+)`")
+_PLACE = re.compile(r"^== SQL \(line \d+, position \d+\) ==\n(.*)\n( *)(\^+)$", re.MULTILINE)
+"""Spark shows the SQL, and carets below the part that failed."""
 
 
 def explain(error: Exception) -> str:

@@ -321,6 +321,12 @@ class _Table:
         clue = f'did you mean "{self.spelling(near[0])}"?' if near else f"there are {', '.join(self.frame.columns)}"
         return f'{self.whose} have no column "{name}": {clue}'
 
+    def example(self, name: str) -> str:
+        """One value of a column, where that can be told."""
+        column = quoted(self.spelling(name) or name)
+        rows = [] if self.frame.isStreaming else self.frame.where(f"{column} IS NOT NULL").select(column).head(1)
+        return f', such as "{rows[0][0]}"' if rows else ""
+
     def complaint(self, type_column: str) -> str | None:
         kind = self.kind(type_column)
         if kind is None:
@@ -439,19 +445,24 @@ class _Column:
     def complaint(self, table: _Table, source: Source) -> str | None:
         actual = table.kind(self.name)
         if actual is None:
-            return table.lacks(self.name)
+            return table.lacks(self.name) + (
+                " (--time names the column of the time)" if self.name == source.time else ""
+            )
         found = f'column "{self.name}" of {table.whose} is {actual.simpleString()}'
         if self.written and not isinstance(actual, _TIMES["timestamp"]):
             fits = as_timestamp(F.lit(None), actual, source.time_unit, source.time_format) is not None
             return None if fits else f"{found}, and the query was compiled for a time that is {self.written}"
         for kind in self.kinds(table):
-            if not _fits(actual, kind):
+            if not _fits(actual, kind) and not (self.name == source.time and isinstance(actual, _STRINGS)):
                 return (
                     f"{found}, and the query was compiled for {kind.simpleString()}: "
                     f"cast the column, or declare it {actual.simpleString()} and compile again"
                 )
         if self.name == source.time and not isinstance(actual, _TIMES[source.time_kind]):
-            return f"{found}, and the query was compiled for a time that is {_TIME_NAMES[source.time_kind]}"
+            wanted = f"and the query was compiled for a time that is {_TIME_NAMES[source.time_kind]}"
+            if not isinstance(actual, _STRINGS):
+                return f"{found}, {wanted}"
+            return f"{found}{table.example(self.name)}, {wanted}: say how it is written, as with --time-format iso"
         return None
 
     def conflict(self, tables: list[_Table]) -> str | None:
@@ -482,21 +493,24 @@ def pairs(events: Events) -> list[tuple[str | None, DataFrame]]:
             return list(events)
 
 
-def shared_types(given: Collection[str | None], source: Source) -> tuple[str, ...]:
-    """The event types that have no table of their own, and so must come from a table of several types."""
+def shared_types(given: Collection[str | None], source: Source, remedy: str = "") -> tuple[str, ...]:
+    """The event types that have no table of their own, and so must come from a table of several types.
+
+    `remedy` says how to give one to a type.
+    """
     own = {name for name in given if name is not None}
     rest = tuple(name for name in source.types if name not in own)
     if rest and None not in given:
-        raise SaseRunError("\n".join(_without_table(name, own) for name in rest))
+        raise SaseRunError("\n".join(_without_table(name, own, remedy) for name in rest))
     return rest
 
 
-def _without_table(name: str, tables: set[str]) -> str:
+def _without_table(name: str, tables: set[str], remedy: str) -> str:
     near = get_close_matches(name, tables, n=1)
-    clue = (
-        f"did you mean {name} by {near[0]}?" if near else f"there are tables of {', '.join(sorted(tables)) or 'none'}"
-    )
-    return f"no table has the {name} events: {clue}"
+    if near:
+        return f"no table has the {name} events: did you mean {name} by {near[0]}?"
+    then = f"; {remedy.format(name)}" if remedy else ""
+    return f"no table has the {name} events: there are tables of {', '.join(sorted(tables)) or 'none'}{then}"
 
 
 def _parsed(kinds: Mapping[str, str]) -> dict[str, DataType]:

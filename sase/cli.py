@@ -6,7 +6,8 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from sase.runtime.io.report import duration, starting
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
+    from sase.compiler.core.bound import BoundQuery
     from sase.compiler.core.catalog import Catalog
     from sase.compiler.languages.front_end import Parsed
 
@@ -89,17 +91,32 @@ def _run(arguments: argparse.Namespace) -> int:
         from sase.runtime.stream.job import run_stream
 
         state = getattr(module, "STATE", None)
-        return run_stream(module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state)
+        with _placed(bound):
+            return run_stream(
+                module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state
+            )
     from sase.outlook import warning
     from sase.runtime.io.inputs import open_events
     from sase.runtime.job import run_job
 
     if text := warning(query, lambda: open_events(arguments, module.SOURCE, bound.stream)):
         print(f"warning: {text}", file=sys.stderr)
-    status = run_job(module.find_matches, module.SOURCE, arguments, bound.stream, name=name)
+    with _placed(bound):
+        status = run_job(module.find_matches, module.SOURCE, arguments, bound.stream, name=name)
     if arguments.html:
         _report(arguments, query)
     return status
+
+
+@contextmanager
+def _placed(query: BoundQuery) -> Iterator[None]:
+    """What fails in an expression of the query is shown there."""
+    try:
+        yield
+    except SaseRunError as error:
+        from sase.places import placed
+
+        raise placed(error, query) from error
 
 
 def _explain(arguments: argparse.Namespace) -> int:
@@ -222,7 +239,8 @@ def _init(arguments: argparse.Namespace) -> int:
     from sase.runtime.errors import explained
     from sase.runtime.io.inputs import read_as_is
 
-    given = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    keys = ("time", "time_unit", "time_format", "type", "order")
+    given = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
     tables = read_as_is(arguments)
     with explained():
         found = draft(tables, Catalog(**given), given)
@@ -328,7 +346,9 @@ def _query(arguments: argparse.Namespace) -> Query:
         starting()
         from sase.runtime.io.inputs import read_columns
 
-        catalog = with_schema(catalog, parsed, read_columns(arguments, parsed.types))
+        written = bool(catalog.time_unit or catalog.time_format)
+        columns = read_columns(arguments, parsed.types, catalog.time, catalog.type, written)
+        catalog = with_schema(catalog, parsed, columns)
     return compile(
         parsed,
         catalog,
@@ -456,6 +476,7 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("-o", "--output", metavar="FILE", help="TOML file to write (default: standard output)")
     command.add_argument("--time", metavar="COLUMN", help="time column (default: guessed by name and type)")
+    _time_form_arguments(command)
     command.add_argument("--type", metavar="COLUMN", help="type column (default: guessed by name and type)")
     command.add_argument("--order", metavar="COLUMN", help="tie-breaker column (default: seq, if there is one)")
     add_format_arguments(command)
@@ -502,10 +523,7 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("catalog")
     group.add_argument("--catalog", metavar="FILE", help="TOML file with the event types and their attributes")
     group.add_argument("--time", metavar="COLUMN", help="time column (default: the catalog's, or ts)")
-    group.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the time is a number of these since 1970")
-    group.add_argument(
-        "--time-format", metavar="PATTERN", help="the time is a text, such as 'dd.MM.yyyy HH:mm:ss'; iso is one, too"
-    )
+    _time_form_arguments(group)
     group.add_argument("--type", metavar="COLUMN", help="type column (default: the catalog's, or type)")
     group.add_argument("--order", metavar="COLUMN", help="tie-breaker column for events at one time")
     group.add_argument(
@@ -514,6 +532,13 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="value of {NAME}, or of WITHIN NAME; a list has commas: ids=1,2,3",
+    )
+
+
+def _time_form_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the time is a number of these since 1970")
+    parser.add_argument(
+        "--time-format", metavar="PATTERN", help="the time is a text, such as 'dd.MM.yyyy HH:mm:ss'; iso is one, too"
     )
 
 

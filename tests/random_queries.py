@@ -23,7 +23,7 @@ class Case(NamedTuple):
     events: list[dict[str, Any]]
 
 
-TYPES = ("A", "B", "C", "D-E")
+TYPES = ("A", "B", "RECORD", "D-E")
 MIDNIGHT = datetime(2024, 1, 1)
 
 # Few values, so that events agree, tie and collide; the first is what an example shrinks to.
@@ -37,7 +37,12 @@ ATTRIBUTES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "price": ("decimal(10,2)", (Decimal("1.00"), Decimal("1.50"), Decimal("-2.25"), None)),
     "day": ("date", (date(2024, 1, 1), date(2024, 1, 2), date(2024, 1, 3), None)),
     "seen": ("timestamp", (MIDNIGHT, MIDNIGHT + timedelta(minutes=1), MIDNIGHT + timedelta(days=1), None)),
+    # As our own columns are called.
+    "_states": ("bigint", (1, 2, None)),
+    "_x1_1": ("int", (0, 1, None)),
 }
+# Parts of the names of our own columns, for variables; RECORD without a variable is one more.
+OUR_NAMES = ("key", "states", "time", "reason", "clock", "slice", "bucket", "`end`", "since", "x_1", "_key_1")
 # The time column at a tick, and the word for ticks in WITHIN.
 TIMES: dict[str, Callable[[int], Any]] = {
     "bigint": lambda tick: tick - 3,
@@ -149,11 +154,13 @@ def _pattern(draw: st.DrawFn, schema: Catalog) -> list[Component]:
     positives = draw(st.sampled_from([1, 2, 2, 3, 3, 4]))
     negated = draw(st.sampled_from([0, 0, 1, 1, 2, 3]))
     places = draw(st.permutations([False] * positives + [True] * negated))
+    ours = draw(st.sampled_from([(), (), OUR_NAMES]).flatmap(st.permutations))
     unnamed: list[str] = []
     pattern = []
     for place, is_negated in enumerate(places):
         types = draw(st.sampled_from([1, 1, 1, 2, 3]).flatmap(_some_types))
-        variable, text = f"x{place}", f"{types[0]} x{place}"
+        variable = ours[place] if ours else f"x{place}"
+        text = f"{types[0]} {variable}"
         if len(types) > 1:
             text = f"ANY({', '.join(types)}) {variable}"
         elif draw(st.sampled_from([False, False, False, True])):
@@ -275,6 +282,8 @@ def _atom(draw: st.DrawFn, scope: list[Component], subject: Component | None) ->
         case "bigint" | "int" | "double" | "decimal(10,2)":
             forms += [
                 f"{c} + {other} {operator} 2",
+                f"{c} - {other} {operator} 1",
+                f"{other} - {c} {operator} 1",
                 f"{c} - 1 {operator} {other} * 2",
                 f"abs({c} - {other}) {operator} 1",
                 f"{c} * {other} {operator} {literal}",

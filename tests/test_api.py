@@ -74,7 +74,7 @@ def test_without_events_those_of_from_are_read(places: dict[str, Any], tmp_path:
 
 
 def test_pictures_and_statistics_take_them_too(places: dict[str, Any]) -> None:
-    query = sase.compile(QUERY.partition("RETURN")[0], events=places["pandas"])
+    query = sase.compile(QUERY, events=places["pandas"])
     assert "matches" in query.analyze(places["Arrow"])
     assert "a1" in repr(sase.stacks(query, places["a path"]))
     assert sase.statistics(places["a path"], [QUERY]).events == len(ROWS)

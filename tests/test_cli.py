@@ -323,6 +323,106 @@ def test_compile_errors_of_run_have_carets(capsys: pytest.CaptureFixture[str], t
     assert err.splitlines()[2].endswith("|                               ^^^")
 
 
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        (
+            "x.n / (x.n - x.n) > 1",
+            """\
+q.sase:1:17: error: Division by zero
+   1 | EVENT A x WHERE x.n / (x.n - x.n) > 1
+     |                 ^^^^^^^^^^^^^^^^^
+  help: Use `try_divide` to tolerate divisor being 0 and return NULL instead
+""",
+        ),
+        (
+            "CAST(x.name AS int) = 1",
+            """\
+q.sase:1:17: error: The value 'abc' of the type "STRING" cannot be cast to "INT" because it is malformed
+   1 | EVENT A x WHERE CAST(x.name AS int) = 1
+     |                 ^^^^^^^^^^^^^^^^^^^
+  help: Use `try_cast` to tolerate malformed input and return NULL instead
+""",
+        ),
+        (
+            "x.n > 0 AND nosuch(x.n) = 1",
+            """\
+q.sase:1:29: error: Spark has no function nosuch
+   1 | EVENT A x WHERE x.n > 0 AND nosuch(x.n) = 1
+     |                             ^^^^^^
+""",
+        ),
+    ],
+)
+def test_what_fails_in_a_condition_is_shown_there(
+    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
+    tmp_path: Path,
+    condition: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("q.sase").write_text(f"EVENT A x WHERE {condition}")
+    Path("e.csv").write_text("type,ts,n,name\nA,1,2,abc\n")
+    status, _, err = sase(capsys, "run", "q.sase", "--events", str(tmp_path / "e.csv"))
+    assert (status, err) == (1, said)
+
+
+MISTAKES = [
+    ("e.csv", "", "is empty: it has not even a header"),
+    ("e.csv", "type;ts;id\nA;1;2\n", "has one column, \"type;ts;id\": if ; is between its values, add --delimiter ';'"),
+    ("e.csv", "type,ts,id,id\nA,1,2,3\n", "has two columns named id: rename one of them"),
+    ("e.csv", "type,ts,a,a2,b0\nA,yesterday,2,3,4\n", None),
+    (
+        "e.csv",
+        "type,when,id\nA,1,2\n",
+        'has no column "ts" for the time: there are type, when, id; name it with --time',
+    ),
+    ("e.csv", "type,tss,id\nA,1,2\n", 'has no column "ts" for the time: did you mean --time tss?'),
+    (
+        "e.csv",
+        "kind,ts\nA,1\n",
+        'has no column "type" for the type: there are kind, ts; name it with --type, or give each event type its own '
+        "--events TYPE=PATH",
+    ),
+    ("e.json", "", "is empty: it cannot tell its columns, and a catalog can"),
+    (
+        "e.json",
+        '[{"type": "A", "ts": 1},\n {"type": "A", "ts": 2}]\n',
+        "is a JSON array, and events are JSON lines, one object per line: jq -c '.[]' e.json makes them",
+    ),
+    ("e.json", "type,ts\nA,1\n", "has no JSON lines, one object per line: it begins with 'type,ts'"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "said"), MISTAKES)
+def test_mistakes_in_files_are_named_with_the_file(
+    capsys: pytest.CaptureFixture[str],
+    spark: SparkSession,
+    tmp_path: Path,
+    name: str,
+    text: str,
+    said: str | None,
+) -> None:
+    (tmp_path / name).write_text(text)
+    status, _, err = sase(capsys, "run", "-q", "EVENT A x", "--events", str(tmp_path / name))
+    err = err.replace(f"{tmp_path}/", "")
+    wanted = 'column "ts" of e.csv is text, such as "yesterday", and no time: say how it is written, as with '
+    wanted += "--time-format 'dd.MM.yyyy HH:mm:ss' or iso"
+    assert (status, err) == (1, f"error: {name} {said}\n" if said else f"error: {wanted}\n")
+
+
+def test_a_table_that_is_missing_is_asked_for(
+    capsys: pytest.CaptureFixture[str], spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("ts,id\n1,2\n")
+    (tmp_path / "c.toml").write_text("[types.A]\nts = 'int'\n[types.B]\nts = 'int'")
+    query = ["-q", "EVENT SEQ(A x, B y) WITHIN 5", "--catalog", str(tmp_path / "c.toml")]
+    status, _, err = sase(capsys, "run", *query, "--events", f"A={tmp_path}/a.csv")
+    assert (status, err) == (1, "error: no table has the B events: there are tables of A; add --events B=PATH\n")
+
+
 CLICKS = """\
 at;kind;id
 1700000000000;view;1

@@ -44,6 +44,11 @@ def test_a_list_may_be_long() -> None:
     assert f"a IN ({listed})" in compiled(f"x.a IN ({listed})").job
 
 
+def test_a_long_sum_over_two_events_is_left_to_spark() -> None:
+    total = " + ".join(["x.a + y.b"] * 500)
+    assert [f"{total} > 3"] == [str(part) for part in compiled(f"{total} > 3").compiled.plan.selection.predicates]
+
+
 def test_not_of_a_long_chain_is_many_predicates() -> None:
     chain = " OR ".join(f"x.a = {number}" for number in range(500))
     assert [str(part) for part in compiled(f"NOT ({chain})").compiled.query.predicates] == [

@@ -51,6 +51,9 @@ Clause = tuple[Atom, ...]
 MOST_CLAUSES = 64
 """Conjunctive normal form can explode; beyond this, Spark evaluates the predicate as it stands."""
 
+MOST_SUMMANDS = 64
+"""A longer sum is Spark's, too."""
+
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
@@ -152,6 +155,8 @@ def _linear(left: exp.Expr, op: str, right: exp.Expr) -> tuple[Clause, ...] | No
 
     Only for integers, whose sums are exact: with floating point, `x + y > 1` and `x > 1 - y` may differ.
     """
+    if sum(1 for side in (left, right) for _ in side.find_all(exp.Add, exp.Sub)) > MOST_SUMMANDS:
+        return None
     summands = _summands(left, 1) + _summands(right, -1)
     if not all(scalars.is_integer(_type(value)) for _, value in summands):
         return None

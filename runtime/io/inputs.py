@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from csv import reader
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -325,7 +326,7 @@ def open_events(
 
 def read_events(spark: SparkSession, inputs: Sequence[Input], source: Source) -> list[tuple[str | None, DataFrame]]:
     """The tables for `check`."""
-    shared = shared_types([each.type for each in inputs], source)
+    shared = shared_types([each.type for each in inputs], source, "add --events {}=PATH")
     return [
         (each.type, _read(spark, each, source, shared if each.type is None else [each.type]))
         for each in needed(inputs, source)
@@ -407,11 +408,45 @@ TOLERANT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 
 def csv(reader: Reader, spark: SparkSession, each: Input, columns: Mapping[str, DataType]) -> DataFrame:
     """Rows of CSV, or a stream of them."""
-    header = each.csv.header or spark.read.options(**each.csv.options).csv(each.location).columns
+    header = each.csv.header or _header(spark, each)
     # Without enforceSchema, the header of each file is compared with these names.
     known = reader.options(**TOLERANT, **each.csv.options, enforceSchema=bool(each.csv.header))
     table: DataFrame = known.csv(each.location, schema([*header, CORRUPT], columns))
     return table
+
+
+def _header(spark: SparkSession, each: Input) -> list[str]:
+    """The columns of CSV files, as the first of them begins. Refuses what is no header of columns."""
+    columns = spark.read.options(**each.csv.options).csv(each.location).columns
+    if not columns:
+        raise SaseRunError(f"{each.location} is empty: it has not even a header")
+    others = [sign for sign in _DELIMITERS if sign != each.csv.delimiter and sign in columns[0]]
+    if len(columns) == 1 and others:
+        raise SaseRunError(
+            f'{each.location} has one column, "{columns[0]}": if {_named(others[0])} is between its values, add '
+            f"--delimiter '{_named(others[0])}'"
+        )
+    # Spark numbers equal names, which others may have by themselves: the line itself decides.
+    if any(name.endswith(str(at)) for at, name in enumerate(columns)):
+        line = spark.read.text(each.location).head(1)[0]["value"]
+        _refuse_twins(each.location, next(reader([line], delimiter=each.csv.delimiter)))
+    return columns
+
+
+_DELIMITERS = (";", "\t", "|", ",")
+
+
+def _named(delimiter: str) -> str:
+    return delimiter.replace("\t", "\\t")
+
+
+def _refuse_twins(location: str, names: Iterable[str]) -> None:
+    """Names that differ in case only are one to Spark."""
+    known: dict[str, str] = {}
+    for name in names:
+        if (twin := known.setdefault(name.lower(), name)) != name or list(names).count(name) > 1:
+            also = f"{twin} and {name}" if twin != name else name
+            raise SaseRunError(f"{location} has two columns named {also}: rename one of them")
 
 
 def schema(names: Iterable[str], columns: Mapping[str, DataType]) -> StructType:
@@ -429,13 +464,18 @@ def json_columns(
     """
     text = spark.read.text(each.location)
     names, seen = dict.fromkeys(text.columns[1:]), set(types) if each.type is not None else set()
-    for line in text.head(1000):
+    lines = [line["value"] for line in text.head(1000) if line["value"].strip()]
+    refuse_other_json(each.location, lines)
+    if not lines:
+        return list(columns)  # a file of no events, and the catalog knows what they would have
+    for line in lines:
         try:
-            record = json.loads(line["value"])
+            record = json.loads(line)
             names |= dict.fromkeys(record)
             seen |= {value for key, value in record.items() if key.lower() == source.type.lower()}
         except (ValueError, TypeError, AttributeError):
-            continue  # not an object: the strict reader will say so
+            continue  # it will be rejected
+    _refuse_twins(each.location, names)
     known = {name.lower() for name in names}
     absent = [name for name in columns if name.lower() not in known and name not in source.required]
     for name in absent:
@@ -446,15 +486,64 @@ def json_columns(
     return [*names, *absent]
 
 
-def read_columns(arguments: argparse.Namespace, types: Collection[str] = ()) -> dict[str | None, dict[str, str]]:
-    """Columns and Spark types as the data has them, by event type; None for a table of several types."""
+def refuse_other_json(location: str, lines: Sequence[str]) -> None:
+    """JSON that is not one object per line, by its first lines."""
+    if lines and lines[0].lstrip().startswith("["):
+        raise SaseRunError(
+            f"{location} is a JSON array, and events are JSON lines, one object per line: "
+            f"jq -c '.[]' {location} makes them"
+        )
+    if lines and not any(line.lstrip().startswith("{") for line in lines):
+        raise SaseRunError(f"{location} has no JSON lines, one object per line: it begins with {lines[0][:40]!r}")
+
+
+def read_columns(
+    arguments: argparse.Namespace,
+    types: Collection[str] = (),
+    time: str | None = None,
+    type: str | None = None,
+    written: bool = False,
+) -> dict[str | None, dict[str, str]]:
+    """Columns and Spark types as the data has them, by event type; None for a table of several types.
+
+    Refuses tables without a column for the time and the type, where these are named; and times that are text, unless it
+    is known how they are written.
+    """
     columns: dict[str | None, dict[str, str]] = {}
     with explained():
         spark = session("sase", arguments.verbose)
         for each in find_inputs(spark, arguments.events, types, arguments.format, Csv.of(arguments)):
-            for field in inferred(spark, each).schema:
+            table = inferred(spark, each)
+            if time is not None:
+                _refuse_timeless(each, table, time, written)
+            if type is not None and each.type is None:
+                _refuse_lacking(each, table, type, "type", ", or give each event type its own --events TYPE=PATH")
+            for field in table.schema:
                 columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
     return columns
+
+
+def _refuse_timeless(each: Input, table: DataFrame, time: str, written: bool) -> None:
+    _refuse_lacking(each, table, time, "time")
+    column = next(field for field in table.schema if field.name.lower() == time.lower())
+    if isinstance(column.dataType, StringType) and not written:
+        example = table.select(quoted(column.name)).where(F.col(quoted(column.name)).isNotNull()).head(1)
+        such = f', such as "{example[0][0]}",' if example else ""
+        raise SaseRunError(
+            f'column "{column.name}" of {each.location} is text{such} and no time: say how it is written, as with '
+            "--time-format 'dd.MM.yyyy HH:mm:ss' or iso"
+        )
+
+
+def _refuse_lacking(each: Input, table: DataFrame, name: str, what: str, otherwise: str = "") -> None:
+    known = {column.lower(): column for column in table.columns}
+    if name.lower() in known:
+        return
+    if near := get_close_matches(name.lower(), known, n=1):
+        clue = f"did you mean --{what} {known[near[0]]}?"
+    else:
+        clue = f"there are {', '.join(table.columns)}; name it with --{what}{otherwise}"
+    raise SaseRunError(f'{each.location} has no column "{name}" for the {what}: {clue}')
 
 
 def read_as_is(arguments: argparse.Namespace, types: Collection[str] = ()) -> list[tuple[str | None, DataFrame]]:
@@ -472,8 +561,15 @@ def inferred(spark: SparkSession, each: Input) -> DataFrame:
             return spark.table(each.location)
         case "csv":
             table = spark.read.options(**each.csv.options).csv(each.location, inferSchema=True)
-            return table.toDF(*each.csv.header) if each.csv.header else table
+            if each.csv.header:
+                return table.toDF(*each.csv.header)
+            _header(spark, each)
+            return table
         case "json":
+            lines = [line["value"] for line in spark.read.text(each.location).head(10) if line["value"].strip()]
+            refuse_other_json(each.location, lines)
+            if not lines:
+                raise SaseRunError(f"{each.location} is empty: it cannot tell its columns, and a catalog can")
             return spark.read.option("inferTimestamp", True).json(each.location).drop(CORRUPT)
         case known:
             return stored(spark, known, each.location)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -12,6 +12,8 @@ import pyarrow as pa
 from sase.runtime.kernels.encode import agreement, changes, encode_pattern, encode_terms
 from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
 from sase.runtime.pattern import Pattern
+
+Columns = Mapping[str, pa.Array | pa.ChunkedArray]
 
 _OUTPUT_BYTES = 32 << 20
 
@@ -40,6 +42,29 @@ class Task:
         order = () if self.order is None else (self.order,)
         emitted = chain.from_iterable(columns for _, columns in self.emit)
         return tuple(dict.fromkeys((*self.by, *self.cross, self.time, *order, self.states, *emitted)))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The events that a variable has in some matches, as row numbers of a chunk, match after match.
+
+    Without offsets each match has exactly one, as a positive component of SEQ has, and nothing is paid for the rest.
+    With them, match i has rows[offsets[i] : offsets[i + 1]]: any number if they are `collected`, else one or none.
+    """
+
+    rows: Ints
+    offsets: Ints | None = None
+    collected: bool = False
+
+    def column(self, columns: Columns, names: Sequence[str]) -> pa.Array:
+        """One value per match: a struct, NULL where there is no event; an array of structs, if they are collected."""
+        structs = pa.StructArray.from_arrays([taken(columns[name], self.rows) for name in names], names=list(names))
+        if self.offsets is None:
+            return structs
+        if self.collected:
+            return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), structs)
+        missing = self.offsets[1:] == self.offsets[:-1]
+        return structs.take(pa.array(self.offsets[:-1], mask=missing))
 
 
 class Matcher:
@@ -83,7 +108,7 @@ class Matcher:
 
     def found(self, chunk: pa.Table, events: Events) -> Iterator[pa.RecordBatch]:
         """Matches as struct columns. Wide events make shorter batches."""
-        columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+        columns: Columns = {}
         limit = self.task.batch_rows
         for rows in sequences(self.encoding.query, events, self.counters, self.task.batch_rows, self.task.jit):
             if not columns:
@@ -94,11 +119,11 @@ class Matcher:
             for start in range(0, len(rows), limit):
                 yield from self.batches(columns, rows[start : start + limit])
 
-    def batches(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> Iterator[pa.RecordBatch]:
-        structs = []
-        for state, _, names in self.emitted:
-            events = np.ascontiguousarray(rows[:, state])
-            structs.append(pa.StructArray.from_arrays([taken(columns[name], events) for name in names], names=names))
+    def batches(self, columns: Columns, rows: Ints) -> Iterator[pa.RecordBatch]:
+        """Matches as struct columns, given the row of each state."""
+        structs = [
+            Rows(np.ascontiguousarray(rows[:, state])).column(columns, names) for state, _, names in self.emitted
+        ]
         yield pa.RecordBatch.from_arrays(structs, names=[variable for _, variable, _ in self.emitted])
 
 

@@ -15,7 +15,7 @@ loses its state bit: the last positive's bit when it is released, the first posi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import group_codes, ranks
 from sase.runtime.kernels.sequences import Ints
-from sase.runtime.operator.matcher import Matcher, Task, int64s, taken
+from sase.runtime.operator.matcher import Columns, Matcher, Rows, Task, int64s
 from sase.runtime.pattern import Negated, Outside
 
 COPY = 1 << 62
@@ -122,7 +122,7 @@ class Bucket(Matcher):
                         for each in task.outside]  # fmt: skip
         return self.found(chunk, events)
 
-    def batches(self, columns: Mapping[str, pa.Array | pa.ChunkedArray], rows: Ints) -> Iterator[pa.RecordBatch]:
+    def batches(self, columns: Columns, rows: Ints) -> Iterator[pa.RecordBatch]:
         """Matches that no event outside the kernel forbids, with the events that Spark has yet to look at."""
         attaching = []
         for lookup in self.lookups:
@@ -140,7 +140,8 @@ class Bucket(Matcher):
             for batch in super().batches(columns, rows[start:stop]):
                 for lookup, (begin, end) in zip(attaching, intervals, strict=True):
                     events = lookup.events(begin[start:stop], end[start:stop])
-                    batch = batch.append_column(lookup.component.variable, events)
+                    names = lookup.component.columns
+                    batch = batch.append_column(lookup.component.variable, events.column(lookup.columns, names))
                 yield batch
 
     def _remember(
@@ -186,7 +187,8 @@ class _Lookup:
         self, chunk: pa.Table, time: Ints, codes: Ints, states: Ints, task: StreamTask, bit: int, component: Outside
     ) -> None:
         self.component = component
-        self.chunk, self.time, self.within = chunk, time, min(task.pattern.within or 0, _FOREVER)
+        self.columns = {name: chunk.column(name).combine_chunks() for name in component.columns}
+        self.time, self.within = time, min(task.pattern.within or 0, _FOREVER)
         self.place = {variable: at for at, variable in enumerate(task.pattern.positive)}
         order = [] if task.order is None else ranks(chunk.column(task.order))
         sorting = np.lexsort((*reversed(order), time))
@@ -216,14 +218,11 @@ class _Lookup:
         low, high = np.searchsorted(self.at, group + begin), np.searchsorted(self.at, group + end)
         return low, np.maximum(low, high)
 
-    def events(self, begin: Ints, end: Ints) -> pa.ListArray:
+    def events(self, begin: Ints, end: Ints) -> Rows:
         length = end - begin
         offsets = np.concatenate([[0], np.cumsum(length)])
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], length)
-        rows = self.rows[np.repeat(begin, length) + within]
-        names = list(self.component.columns)
-        values = [taken(self.chunk.column(name).combine_chunks(), rows) for name in names]
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.StructArray.from_arrays(values, names=names))
+        return Rows(self.rows[np.repeat(begin, length) + within], offsets, collected=True)
 
 
 def _sorting(*keys: Ints) -> Ints:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.utils import is_remote
 
 from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments, refuse_idle
-from sase.runtime.errors import SaseRunError, explain, explained
+from sase.runtime.errors import SaseRunError, explained, failure
 from sase.runtime.events import CORRUPT, Source, expected, shared_types
 from sase.runtime.interrupt import noted
 from sase.runtime.io import delta, inputs, output
@@ -128,7 +128,7 @@ def run_stream(
             query.stop()
         except Exception as error:
             if not interrupted.is_set():
-                raise SaseRunError(explain(error)) from error
+                raise failure(error) from error
         finally:
             with suppress(Exception):  # spark-submit ends its JVM at once
                 line.take(query.recentProgress)

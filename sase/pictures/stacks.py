@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import sase
 from sase.compiler.core.errors import OptionError
+from sase.compiler.emit.codegen import generate
+from sase.compiler.plan.planner import physical_plan
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import BLUE, GREY, INK, PALETTE, Chart, Picture
 
@@ -65,6 +68,7 @@ def _arrivals(query: Query, events: Events) -> list[Arrival]:
 
     from sase.runtime.events import check, quoted
 
+    query = _unpruned(query)
     bound, physical, job = query.compiled.query, query.compiled.physical, query.batch_job
     relevant = job.relevant_events(check(query.tables(events), job.SOURCE))
     keys = list(physical.kernel.keys) if physical.kernel else []
@@ -85,6 +89,14 @@ def _arrivals(query: Query, events: Events) -> list[Arrival]:
         Arrival(_name(row["type"], row["at"]), tuple(row[f"s{at}"] for at in range(len(fills))), row["group"])
         for row in rows
     ]
+
+
+def _unpruned(query: Query) -> Query:
+    """The same plan with all columns on the way: an event is drawn by its type, which RETURN need not read."""
+    from sase.api import Query
+
+    physical = physical_plan(replace(query.compiled.plan, pruned=False))
+    return Query(replace(query.compiled, physical=physical, job=generate(physical, sase.__version__)))
 
 
 def _name(event_type: str, at: str) -> str:

@@ -184,7 +184,7 @@ def test_a_column_of_the_wrong_type(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("kind", "actual", "wanted"),
     [
-        ("timestamp", "string", "a timestamp or a date"),
+        ("timestamp", "string", "a timestamp or a date: say how it is written, as with --time-format iso"),
         ("timestamp", "bigint", "a timestamp or a date"),
         ("integer", "timestamp", "an integer"),
         ("integer", "decimal(10,0)", "an integer"),

@@ -421,7 +421,9 @@ def test_a_missing_column(fails: Callable[..., str], tmp_path: Path) -> None:
     csv = written(tmp_path / "e.csv", CSV.replace("note", "notes"))
     assert fails("--events", csv) == 'error: the events have no column "note": did you mean "notes"?\n'
     lines = written(tmp_path / "e.json", JSON.replace('"ts"', '"tss"'))
-    assert fails("--events", lines) == 'error: the events have no column "ts": did you mean "tss"?\n'
+    assert fails("--events", lines) == (
+        'error: the events have no column "ts": did you mean "tss"? (--time names the column of the time)\n'
+    )
 
 
 def test_a_misspelled_type(fails: Callable[..., str], tmp_path: Path) -> None:
