@@ -74,6 +74,12 @@ class Pattern:
         return 1 << self.variables.index(variable)
 
 
+def match_column(variable: str, column: str) -> str:
+    """The column of a match, as a worker hands it over: `x.id` for x's id, and never one name for two of them."""
+    plain = "." not in variable and "`" not in variable
+    return f"{variable if plain else '`' + variable.replace('`', '``') + '`'}.{column}"
+
+
 @dataclass(frozen=True)
 class Outside:
     """In a stream, a negated component that the kernel cannot look up: Spark decides about it, on whole matches.

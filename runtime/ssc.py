@@ -17,7 +17,7 @@ from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.operator.matcher import Task
-from sase.runtime.pattern import Pattern
+from sase.runtime.pattern import Pattern, match_column
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -127,7 +127,7 @@ def match_schema(schema: StructType, emit: Mapping[str, Sequence[str]]) -> Struc
 
     return StructType(
         [
-            StructField(f"{variable}.{column}", schema[column].dataType)
+            StructField(match_column(variable, column), schema[column].dataType)
             for variable, columns in emit.items()
             for column in columns
         ]
@@ -135,13 +135,13 @@ def match_schema(schema: StructType, emit: Mapping[str, Sequence[str]]) -> Struc
 
 
 def structs(emit: Mapping[str, Sequence[str]]) -> list[str]:
-    """In SQL, the matches with one struct a variable.
+    """In SQL, the matches with one struct per variable.
 
     Made by Spark, which leaves out what later steps take apart again: a third of the time of a query with many matches.
     """
     from sase.runtime.events import quoted
 
     def fields(variable: str, columns: Sequence[str]) -> str:
-        return ", ".join(f"{quoted(f'{variable}.{column}')} AS {quoted(column)}" for column in columns)
+        return ", ".join(f"{quoted(match_column(variable, column))} AS {quoted(column)}" for column in columns)
 
     return [f"struct({fields(variable, columns)}) AS {quoted(variable)}" for variable, columns in emit.items()]

@@ -320,6 +320,12 @@ class Pattern:
                 return all_of(above, compare(subject, high, lambda order: order <= 0))
             case exp.Like():
                 return like(of(node.this), of(node.expression))
+            case exp.ILike():
+                sides = (of(node.this), of(node.expression))
+                return like(*(None if side is None else side.lower() for side in sides))
+            case exp.RegexpLike():
+                text, form = of(node.this), of(node.expression)
+                return None if text is None or form is None else re.search(form, text) is not None
             case exp.Case():
                 return self.case(node, bound)
             case exp.Cast():

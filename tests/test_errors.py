@@ -15,15 +15,14 @@ from sase.compiler.core.errors import SaseError
 from sase.compiler.languages.sase.front_end import read
 
 FOLDER = Path(__file__).parent / "errors"
+RETAIL = {
+    "SHELF-READING": {"ts": "timestamp", "id": "bigint", "shelf_id": "int", "category": "string"},
+    "COUNTER-READING": {"ts": "timestamp", "id": "bigint", "open": "boolean"},
+    "EXIT-READING": {"ts": "timestamp", "id": "bigint", "weight": "double", "tag": "binary"},
+}
 CATALOGS = {
-    "retail": Catalog(
-        types={
-            "SHELF-READING": {"ts": "timestamp", "id": "bigint", "shelf_id": "int", "category": "string"},
-            "COUNTER-READING": {"ts": "timestamp", "id": "bigint", "open": "boolean"},
-            "EXIT-READING": {"ts": "timestamp", "id": "bigint", "weight": "double", "tag": "binary"},
-        },
-        parameters={"limit": 3, "long": "soon", "thing": [1]},
-    ),
+    "retail": Catalog(types=RETAIL, parameters={"limit": 3, "long": "soon", "thing": [1]}),
+    "habits": Catalog(types=RETAIL, parameters={"none": [], "mixed": [1, [2]], "letters": ["a"]}),
     "integer_time": Catalog(
         types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "bigint"}},
         parameters={"forever": 2**63 - 1},

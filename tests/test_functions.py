@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from brute_force import evaluate
 from pyspark.sql import SparkSession
 
 import sase
@@ -53,3 +54,44 @@ def test_functions_of_the_session_work_everywhere(spark: SparkSession) -> None:
     )
     assert "Doubled(a) < 20" in query.job and "far_apart(x.a, y.a)" in query.job
     assert sorted(map(tuple, query.run(events).collect())) == [(1, 18, "1001"), (2, 20, "1010")]
+
+
+LIKES = """
+EVENT SEQ(A x, B y)
+WHERE x.id IN {wanted} AND x.s ILIKE 'A%' AND y.s NOT RLIKE '^b.$' AND y.s REGEXP x.s
+WITHIN 10
+RETURN x.*, y.s AS last
+"""
+
+
+def test_patterns_of_text_lists_and_all_attributes(spark: SparkSession) -> None:
+    catalog = sase.Catalog(
+        types={name: {"ts": "bigint", "id": "bigint", "s": "string"} for name in "AB"},
+        parameters={"wanted": [1, -2, 3]},
+    )
+    rows = [
+        ("A", 1, 1, "ab"),
+        ("A", 2, 2, "a"),
+        ("A", 3, -2, "a"),
+        ("B", 4, 9, "ba"),
+        ("B", 5, 9, "cab"),
+        ("A", 5, 1, "b"),
+    ]
+    events = [dict(zip(("type", "ts", "id", "s"), row, strict=True)) for row in rows]
+    query = sase.compile(LIKES, catalog)
+    assert query.compiled.query.returns is not None
+    assert [output.name for output in query.compiled.query.returns] == ["ts", "type", "id", "s", "last"]
+    found = query.run(spark.createDataFrame(rows, "type string, ts bigint, id bigint, s string")).collect()
+    judged = evaluate(
+        LIKES.replace("{wanted}", "(1, -2, 3)").replace("x.*", "x.ts, x.type, x.id, x.s"), catalog, events
+    )
+    assert sorted(map(tuple, found)) == sorted(tuple(match.values()) for match in judged)
+    assert sorted(row.ts for row in found) == [1, 3]
+
+
+@pytest.mark.parametrize("wanted", [[1], (1, 2), {3}, ["1"], [None, 1]])
+def test_a_list_is_the_same_with_and_without_parentheses(wanted: object) -> None:
+    texts = ("EVENT A x WHERE x.id IN {wanted}", "EVENT A x WHERE x.id IN ({wanted})")
+    one, other = (sase.compile(text, CATALOG, parameters={"wanted": wanted}) for text in texts)
+    assert one.compiled.query.predicates == other.compiled.query.predicates
+    assert "IN (" in str(one.compiled.query.predicates[0])

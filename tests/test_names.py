@@ -53,6 +53,15 @@ def test_an_event_type_without_a_variable_may_have_such_a_name(spark: SparkSessi
     compare(case, {"batch": compiled(case).run(frame(spark, case))} | answers(spark, case, "a stream", 1))
 
 
+def test_names_with_dots_are_not_taken_for_others(spark: SparkSession) -> None:
+    columns = {"ts": "bigint", "c": "bigint", "b.c": "bigint"}
+    rows = [{"type": name, "ts": at, "c": at, "b.c": -at} for at, name in enumerate("AABB")]
+    query = "EVENT SEQ(A `a.b`, B a) WHERE a.c > 2 WITHIN 9 RETURN `a.b`.c AS one, a.`b.c` AS other, a.c AS third"
+    case = Case(query, sase.Catalog(types={"A": columns, "B": columns}), rows)
+    events = spark.createDataFrame([tuple(row.values()) for row in rows], "type string, ts long, c long, `b.c` long")
+    compare(case, {"batch": compiled(case).run(events)})
+
+
 def test_columns_may_look_like_ours(spark: SparkSession) -> None:
     renamed = {"ts": "_time", "id": "_states", "pid": "_x", "a": "__bucket", "b": "_KEY_1"}
     columns = {renamed[name]: kind for name, kind in COLUMNS.items()}

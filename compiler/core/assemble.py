@@ -147,21 +147,29 @@ def _check_outputs(
     """`type_column` is that of a composite event, which has one, too."""
     negated = {variable.name for variable in variables if variable.negated}
     names = set() if type_column is None else {type_column.lower()}
+    wrong: set[Span] = set()  # x.* stands for many columns, and is reported once
     for output in outputs:
-        scalars.infer(output.value, found)
-        for column in scalars.columns(output.value):
-            if column.table in negated:
-                found.append(
-                    Diagnostic(
-                        f"{column.table} is negated: a match has no such event to return",
-                        span_of(column),
-                        "return attributes of positive variables",
-                    )
-                )
+        mistakes: list[Diagnostic] = []
+        scalars.infer(output.value, mistakes)
+        mistakes += [
+            Diagnostic(
+                f"{column.table} is negated: a match has no such event to return",
+                span_of(column),
+                "return attributes of positive variables",
+            )
+            for column in scalars.columns(output.value)
+            if column.table in negated
+        ]
         if output.name.lower() in names:
-            found.append(
+            example = f": {scalars.sql(output.value)} AS …" if isinstance(output.value, exp.Column) else ""
+            mistakes.append(
                 Diagnostic(
-                    f"two columns of the result are named {output.name}", output.span, "name one of them with AS"
+                    f"two columns of the result are named {output.name}",
+                    output.span,
+                    f"name one of them with AS{example}",
                 )
             )
         names.add(output.name.lower())
+        if mistakes and output.span not in wrong:
+            wrong.add(output.span)
+            found += mistakes

@@ -72,6 +72,8 @@ def spelled(length: int) -> str:
 
 def unknown_unit(unit: str) -> tuple[str, str]:
     """What is wrong with it, and what to do."""
+    if unit.lower() in ("event", "events", "row", "rows"):
+        return "a window is a length of time, and not a number of events", "write WITHIN 10 minutes, for one"
     if unit.lower() in _CALENDAR_UNITS:
         return f"a {unit.lower().removesuffix('s')} has no fixed length", "write the number of days or weeks"
     return f"{unit} is not a unit of time", did_you_mean(unit, NAMES, "units are")

@@ -41,6 +41,9 @@ def resolve(node: exp.Expr, variable_of: VariableOf, catalog: Catalog, found: li
                 return bind_field(part, inside.copy(), found) if inside is not part.this else part
             case Parameter():
                 return _value(part, catalog.parameters, found)
+            case exp.In():
+                part.set("expressions", [value for each in part.expressions for value in _listed(each, catalog)])
+                return part
             case _:
                 return part
 
@@ -69,6 +72,17 @@ def _column(node: exp.Column, variable: Variable, catalog: Catalog, found: list[
     return at(bound, span_of(node))
 
 
+def _listed(node: exp.Expr, catalog: Catalog) -> list[exp.Expr]:
+    """The values of a parameter that is a list, as IN takes them; anything else stands for itself."""
+    values = catalog.parameters.get(node.this.name) if isinstance(node, Parameter) else None
+    if not isinstance(values, list | tuple | set | frozenset):
+        return [node]
+    literals = [_literal(value) for value in values]
+    if not literals or None in literals:
+        return [node]
+    return [at(literal, span_of(node)) for literal in literals if literal is not None]
+
+
 def _value(node: Parameter, parameters: Mapping[str, object], found: list[Diagnostic]) -> exp.Expr:
     name, span = node.this.name, span_of(node)
     literal = None
@@ -84,9 +98,10 @@ def _value(node: Parameter, parameters: Mapping[str, object], found: list[Diagno
     elif (literal := _literal(parameters[name])) is None:
         found.append(
             Diagnostic(
-                f"the parameter {name} is a {type(parameters[name]).__name__}",
+                f"the parameter {name} is {'an empty' if parameters[name] == [] else 'a'} "
+                f"{type(parameters[name]).__name__}",
                 span,
-                "a number, a text, a boolean, a date or a time is needed",
+                "a number, a text, a boolean, a date or a time is needed; a list of them behind IN",
             )
         )
     literal = literal or exp.Null()

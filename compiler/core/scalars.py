@@ -32,6 +32,7 @@ class Family(Enum):
     ANY = auto()  # NULL, or not known here: Spark decides
 
 
+_LIKES: dict[type[exp.Expr], str] = {exp.Like: "LIKE", exp.ILike: "ILIKE", exp.RegexpLike: "RLIKE"}
 _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv)
 
 UNKNOWN = exp.DataType.build("unknown")
@@ -211,6 +212,7 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return BOOLEAN
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
             _comparable(node.left, node.right, found)
+            _not_with_null(node, found)
             return BOOLEAN
         case exp.In():
             for value in node.expressions:
@@ -220,13 +222,13 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             _comparable(node.this, node.args["low"], found)
             _comparable(node.this, node.args["high"], found)
             return BOOLEAN
-        case exp.Like():
+        case exp.Like() | exp.ILike() | exp.RegexpLike():
             for side in (node.this, node.expression):
                 kind = infer(side, found)
                 if family(kind) not in (Family.STRING, Family.ANY):
                     found.append(
                         Diagnostic(
-                            f"LIKE compares strings, and this is {a_type(kind)}",
+                            f"{_LIKES[type(node)]} compares strings, and this is {a_type(kind)}",
                             span_of(side),
                             "CAST(… AS string) makes a string of it",
                         )
@@ -291,14 +293,28 @@ def _comparable(left: exp.Expr, right: exp.Expr, found: list[Diagnostic]) -> Non
                     )
                 )
                 return
+    advice = f"CAST(… AS {type_sql(left_type)}) converts"
+    if Family.INTERVAL in families:
+        advice = "an interval is compared with a length of time, such as 5 minutes"
     found.append(
         Diagnostic(
             f"{a_type(left_type)} cannot be compared with {a_type(right_type)}",
             span_of(left).to(span_of(right)),
-            f"{_shown(left)} is {a_type(left_type)}, {_shown(right)} is {a_type(right_type)}; "
-            f"CAST(… AS {type_sql(left_type)}) converts",
+            f"{_shown(left)} is {a_type(left_type)}, {_shown(right)} is {a_type(right_type)}; {advice}",
         )
     )
+
+
+def _not_with_null(node: exp.Binary, found: list[Diagnostic]) -> None:
+    for side, other in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(unparenthesised(side), exp.Null):
+            test = "IS NOT NULL" if isinstance(node, exp.NEQ) else "IS NULL"
+            found.append(
+                Diagnostic(
+                    "NULL compares to nothing: this is never true", span_of(side), f"write {_shown(other)} {test}"
+                )
+            )
+            return
 
 
 def _coerce(literal: exp.Literal, kind: exp.DataType) -> bool:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.matcher import Matcher, Task
+from sase.runtime.pattern import match_column
 
 _CHUNK_BYTES = 128 << 20
 
@@ -45,7 +46,7 @@ def run(
 def _flat(matches: pa.RecordBatch) -> pa.RecordBatch:
     """See `ssc.structs`."""
     fields = [
-        (f"{variable}.{field.name}", values)
+        (match_column(variable, field.name), values)
         for variable, struct in zip(matches.schema.names, matches.columns, strict=True)
         for field, values in zip(struct.type, struct.flatten(), strict=True)
     ]

@@ -30,6 +30,7 @@ class _Binder:
         self.catalog = catalog
         self.found: list[Diagnostic] = []
         self.variables: list[Variable] = []
+        self.unknown_types: set[str] = set()
 
     def bind(self) -> BoundQuery:
         length = self.window_length()
@@ -75,11 +76,13 @@ class _Binder:
         seen: set[str] = set()
         for name in component.types:
             if types is not None and name.text not in types:
-                self.error(
-                    f"unknown event type {name.text}",
-                    name.span,
-                    did_you_mean(name.text, types, "the catalog has"),
-                )
+                if name.text not in self.unknown_types:
+                    self.error(
+                        f"unknown event type {name.text}",
+                        name.span,
+                        did_you_mean(name.text, types, "the catalog has"),
+                    )
+                self.unknown_types.add(name.text)
             elif name.text in seen:
                 self.error(f"{name.text} stands twice in this ANY", name.span, "remove one of them")
             seen.add(name.text)
@@ -276,6 +279,9 @@ class _Binder:
             if any(item.expression.find_all(Equivalence)):
                 self.error("an equivalence test has no value to return", item.span, "return an attribute, such as x.id")
                 continue
+            if isinstance(item.expression.this, exp.Star):
+                yield from self.everything(item.expression, item.span)
+                continue
             value = self.resolve(item.expression)
             if value is None:
                 continue
@@ -289,3 +295,17 @@ class _Binder:
                 self.error(
                     "this column of the result has no name", item.span, "add one with AS, such as z.ts - x.ts AS took"
                 )
+
+    def everything(self, node: exp.Expr, span: Span) -> Iterator[Output]:
+        """`x.*`: the attributes of a variable, as the catalog lists them."""
+        assert isinstance(node, exp.Column)
+        variable = self.variable_of(node)
+        if variable is None:
+            return
+        if self.catalog.types is None:
+            self.error(f"nothing is known of the attributes of {variable.name}", span, "give a catalog")
+        for attribute in variable.attributes.values():
+            name = at(exp.Identifier(this=attribute.name, quoted=True), span)
+            value = self.resolve(at(exp.Column(this=name, table=node.args["table"].copy()), span))
+            if value is not None:
+                yield Output(attribute.name, value, span)

@@ -68,6 +68,12 @@ _COMPARISONS: dict[str, type[exp.Binary]] = {
     ">=": exp.GTE,
     "≥": exp.GTE,
 }
+_LIKES: dict[str, type[exp.Binary]] = {
+    "LIKE": exp.Like,
+    "ILIKE": exp.ILike,
+    "RLIKE": exp.RegexpLike,
+    "REGEXP": exp.RegexpLike,
+}
 _ARITHMETIC: dict[str, type[exp.Binary]] = {
     "+": exp.Add,
     "-": exp.Sub,
@@ -222,6 +228,9 @@ class _Builder:
 
     def return_item(self, tree: Node) -> ReturnItem:
         parts = _trees(tree)
+        if tree.data == "star":
+            everything = exp.Column(this=exp.Star(), table=_identifier(self.name(parts[0])))
+            return ReturnItem(at(everything, _span(tree)), None, _span(tree))
         alias = self.name(parts[1]) if len(parts) == 2 else None
         return ReturnItem(self.expression(parts[0]), alias, _span(tree))
 
@@ -250,7 +259,7 @@ class _Builder:
                 return self.negatable(tree, exp.Between(this=subject, low=low, high=high))
             case "like":
                 subject, form = self.operands(tree)
-                return self.negatable(tree, exp.Like(this=subject, expression=form))
+                return self.negatable(tree, _LIKES[_tokens(tree)[0].upper()](this=subject, expression=form))
             case "is_null":
                 (subject,) = self.operands(tree)
                 return self.negatable(tree, exp.Is(this=subject, expression=at(exp.Null(), span)))
@@ -502,7 +511,7 @@ def _syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
     assert isinstance(error, UnexpectedToken)
     token = error.token
     parser: Any = error.interactive_parser
-    accepted = parser.accepts() if parser else error.expected
+    accepted = {terminal.removeprefix("_") for terminal in (parser.accepts() if parser else error.expected)}
     expected = [word for terminal, word in _WORDS.items() if terminal in accepted]
     if token.type == "$END":
         end = len(text.rstrip())
@@ -515,6 +524,8 @@ def _syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
 
 
 def _expected(words: list[str], found: str) -> str:
+    if not words:
+        return f"{found.removeprefix('found ')} does not fit here"
     shown = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
     return f"expected {shown}, but {found}"
 
@@ -523,6 +534,8 @@ def _syntax_help(token: Token, expected: list[str], text: str) -> str | None:
     before = text[: token.start_pos or 0].rstrip() if token.type != "$END" else text.rstrip()
     if token == "(" and before.upper().endswith("SEQ"):
         return "SEQ takes event types, ANY(…) and ! of them; a sequence inside a sequence is not part of the language"
+    if habit := _habit(token, before, expected):
+        return habit
     if "EVENT" in expected:
         return "a query is [FROM stream] EVENT pattern [WHERE …] [WITHIN …] [RETURN …]"
     if token.type == "NAME":
@@ -535,13 +548,53 @@ def _syntax_help(token: Token, expected: list[str], text: str) -> str | None:
     return None
 
 
+# What people write out of habit: the word that it stumbles over, or the one before.
+_HABITS = {
+    "SELECT": "there are no subqueries: give the values as a list, IN {name}, or join the matches in Spark",
+    "ORDER": "matches come in no order: sort them in Spark, matches.orderBy(…)",
+    "LIMIT": "take some of the matches in Spark, matches.limit(…)",
+    "GROUP": "group the matches in Spark, matches.groupBy(…)",
+    "HAVING": "group and filter the matches in Spark, matches.groupBy(…)",
+    "DISTINCT": "drop equal matches in Spark, matches.distinct()",
+    "OVER": "functions that look at other rows are for the matches, in Spark",
+    "PARTITION": "[id] in WHERE makes all events of a match agree on id",
+}
+
+
+def _habit(token: Token, before: str, expected: list[str]) -> str | None:
+    words = before.upper().split()
+    last = words[-1].rpartition("(")[2] if words else ""
+    if "EVENT" not in expected and (habit := _HABITS.get(str(token).upper()) or _HABITS.get(last)):
+        return habit
+    in_pattern = ")" in expected and "a comparison" not in expected and "a string" not in expected
+    match str(token):
+        case "*" if before.upper().endswith("COUNT("):
+            return "count the matches in Spark, matches.count()"
+        case "*" if before.upper().endswith("ANY("):
+            return "name the types, ANY(A, B)"
+        case "*" if last == "RETURN":
+            return "x.* has all attributes of x; without RETURN, a match has those of all events"
+        case "+" | "*" | "?" | "{" if in_pattern:
+            return "a component is one event: name each of them, SEQ(A a1, A a2)"
+        case "=" | "-" if in_pattern:
+            return "components are separated by commas, SEQ(A x, B y)"
+        case _ if str(token).upper() == "AS" and "a name" in expected:
+            return "the variable stands right behind the type, A x"
+        case _ if token.type == "STRING" and last == "WITHIN":
+            return f"write it without quotes, WITHIN {_unquote(str(token))}"
+        case _ if str(token).upper() in ("EVENT", "FROM") and "the end of the query" in expected:
+            return "there is one query at a time: put another one into a file of its own"
+    return None
+
+
 def _unexpected_character(text: str, position: int) -> Diagnostic:
     char = text[position]
     span = Span(position, position + 1)
     if char in "'\"‘’“”`":
         what = "name in backquotes" if char == "`" else "string"
         return Diagnostic(f"this {what} is never closed", span, f"add the closing {_CLOSING.get(char, char)}")
-    return Diagnostic(f"{char!r} is not part of the language here", span)
+    help = "a value that is given with the query is written {name}" if char in ":$?@" else None
+    return Diagnostic(f"{char!r} is not part of the language here", span, help)
 
 
 _CLOSING = {"‘": "’", "“": "”"}
