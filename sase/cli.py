@@ -239,7 +239,8 @@ def _init(arguments: argparse.Namespace) -> int:
     from sase.runtime.errors import explained
     from sase.runtime.io.inputs import read_as_is
 
-    given = {key: value for key in ("time", "type", "order") if (value := getattr(arguments, key)) is not None}
+    keys = ("time", "time_unit", "time_format", "type", "order")
+    given = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
     tables = read_as_is(arguments)
     with explained():
         found = draft(tables, Catalog(**given), given)
@@ -475,6 +476,7 @@ def _init_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("-o", "--output", metavar="FILE", help="TOML file to write (default: standard output)")
     command.add_argument("--time", metavar="COLUMN", help="time column (default: guessed by name and type)")
+    _time_form_arguments(command)
     command.add_argument("--type", metavar="COLUMN", help="type column (default: guessed by name and type)")
     command.add_argument("--order", metavar="COLUMN", help="tie-breaker column (default: seq, if there is one)")
     add_format_arguments(command)
@@ -521,10 +523,7 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("catalog")
     group.add_argument("--catalog", metavar="FILE", help="TOML file with the event types and their attributes")
     group.add_argument("--time", metavar="COLUMN", help="time column (default: the catalog's, or ts)")
-    group.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the time is a number of these since 1970")
-    group.add_argument(
-        "--time-format", metavar="PATTERN", help="the time is a text, such as 'dd.MM.yyyy HH:mm:ss'; iso is one, too"
-    )
+    _time_form_arguments(group)
     group.add_argument("--type", metavar="COLUMN", help="type column (default: the catalog's, or type)")
     group.add_argument("--order", metavar="COLUMN", help="tie-breaker column for events at one time")
     group.add_argument(
@@ -533,6 +532,13 @@ def _catalog_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="value of {NAME}, or of WITHIN NAME; a list has commas: ids=1,2,3",
+    )
+
+
+def _time_form_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument("--time-unit", choices=("s", "ms", "us", "ns"), help="the time is a number of these since 1970")
+    parser.add_argument(
+        "--time-format", metavar="PATTERN", help="the time is a text, such as 'dd.MM.yyyy HH:mm:ss'; iso is one, too"
     )
 
 

@@ -172,7 +172,8 @@ Row = tuple[str, dict[str, str | None]]
 
 
 def _rows(case: Case, catalog: Catalog) -> tuple[Catalog, list[Row]]:
-    """The events, and a catalog that has their types."""
+    """The events, and a catalog that has their types. Times are written for people here, however the data has them."""
+    catalog = replace(catalog, time_unit=None, time_format=None)
     named = [_type_and_time(event) for event in case.given]
     if catalog.types is None:
         catalog = _guessed(case, named, catalog)

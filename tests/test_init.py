@@ -18,7 +18,7 @@ CLICKS = [
     {"at": "2026-03-02T09:03:00Z", "kind": None, "user": 8, "seq": 4},
 ]
 DRAFT = """\
-# The event types of {}/clicks.jsonl, as they are in 3 events.
+# The event types of {}/clicks.jsonl, as found in 3 events.
 time = "at"
 type = "kind"
 order = "seq"
@@ -64,6 +64,29 @@ def test_what_is_written_is_a_catalog_and_is_never_overwritten(
     assert capsys.readouterr().err == (
         f"error: {written} exists, and may have been edited: remove it, or choose another -o\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("time", "options", "entry"),
+    [
+        (1_772_442_000_123, [], '{ column = "ts", unit = "ms" }'),
+        (1_772_442_000, [], '{ column = "ts", unit = "s" }'),
+        (12, [], '"ts"'),
+        (12, ["--time-unit", "s"], '{ column = "ts", unit = "s" }'),
+        ("2.3.2026 9:00", ["--time", "ts", "--time-format", "d.M.yyyy H:mm"],
+         '{ column = "ts", format = "d.M.yyyy H:mm" }'),
+    ],
+)  # fmt: skip
+def test_times_that_are_numbers_or_texts(
+    folder: Path, capsys: pytest.CaptureFixture[str], time: object, options: list[str], entry: str
+) -> None:
+    (folder / "odd.jsonl").write_text(json.dumps({"ts": time, "type": "A"}) + "\n")
+    assert main(["init", f"{folder}/odd.jsonl", "-o", f"{folder}/odd.toml", *options]) == 0, capsys.readouterr().err
+    assert f"time = {entry}\n" in (folder / "odd.toml").read_text()
+    kind = "bigint" if entry == '"ts"' else "timestamp"
+    assert sase.Catalog.load(folder / "odd.toml").types == {"A": {"ts": kind}}
+    query = sase.compile("EVENT A x", sase.Catalog.load(folder / "odd.toml"))
+    assert query.run(f"{folder}/odd.jsonl").count() == 1
 
 
 def test_one_table_per_type(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,15 @@ def test_outcomes_show_what_is_missing_and_what_is_too_much(spark: SparkSession)
     assert timeless.error == "a has no time: write a@9:30, or a@12 where time is an integer"
 
 
+def test_times_are_those_of_a_clock_however_the_data_has_them(spark: SparkSession) -> None:
+    (case,) = cases_in(
+        f"{QUERY}/* test\ngiven view@9:00(user=1) leave@9:29(user=1)\nmatches (view@9:00, leave@9:29)\n*/", "q"
+    )
+    types = {name: {"ts": "bigint", "user": "int"} for name in ("view", "leave", "purchase")}
+    (outcome,) = outcomes([case], sase.Catalog(types=types, time_unit="ms"), spark)
+    assert outcome.passed, str(outcome)
+
+
 def test_the_command_tests_all_files_and_exits_with_1_if_a_test_fails(
     spark: SparkSession, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

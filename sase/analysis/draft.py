@@ -32,17 +32,15 @@ class Draft:
     events: Mapping[str, int]
 
     def toml(self, source: str) -> str:
-        catalog, columns = self.catalog, []
-        columns.append(f"time = {_text(catalog.time)}")
-        columns.append(f"type = {_text(catalog.type)}")
-        columns += [f"order = {_text(catalog.order)}"] if catalog.order else []
+        catalog = self.catalog
         lines = [
-            f"# The event types of {_comment(source)}, as they are in {sum(self.events.values()):,} events.",
-            *columns,
+            f"# The event types of {_comment(source)}, as found in {_events(sum(self.events.values()))}.",
+            f"time = {_time_entry(catalog)}",
+            f"type = {_text(catalog.type)}",
+            *([f"order = {_text(catalog.order)}"] if catalog.order else []),
         ]
         for name, attributes in (catalog.types or {}).items():
-            count = self.events[name]
-            lines += ["", f"[types.{_key(name)}]  # {count:,} event{'' if count == 1 else 's'}"]
+            lines += ["", f"[types.{_key(name)}]  # {_events(self.events[name])}"]
             lines += [f"{_key(attribute)} = {_text(kind)}" for attribute, kind in attributes.items()]
         return "\n".join(lines) + "\n"
 
@@ -50,11 +48,14 @@ class Draft:
 def draft(tables: Sequence[tuple[str | None, DataFrame]], wanted: Catalog, given: Iterable[str]) -> Draft:
     """`wanted` has the columns that somebody has `given` a name for; the others are guessed."""
     fields = [field for _, table in tables for field in table.schema]
-    for role in given:
-        _require(getattr(wanted, role), fields)
+    for role in ("time", "type", "order"):
+        if role in given:
+            _require(getattr(wanted, role), fields)
     catalog = wanted
     if "time" not in given:
         catalog = replace(catalog, time=_time(fields))
+    if catalog.time_unit is None and catalog.time_format is None:
+        catalog = replace(catalog, time_unit=_unit(tables, catalog.time))
     if "type" not in given and any(name is None for name, _ in tables):
         catalog = replace(
             catalog, type=_type([field for name, table in tables if name is None for field in table.schema])
@@ -104,6 +105,21 @@ def _time(fields: Sequence[StructField]) -> str:
         there = [f"{field.name} ({field.dataType.simpleString()})" for field in fields]
         raise OptionError(f"nothing tells which column is the time: add --time COLUMN, of {_listed(times or there)}")
     return found
+
+
+EPOCH_1990, EPOCH_2100 = 631_152_000, 4_102_444_800
+UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def _unit(tables: Iterable[tuple[str | None, DataFrame]], column: str) -> str | None:
+    """What an integer time counts since 1970, where the latest of them is of these years, and of no others."""
+    latest = 0
+    for _, table in tables:
+        kinds = {field.name.lower(): field.dataType for field in table.schema}
+        if not _is_integer(kinds.get(column.lower(), StringType())):
+            return None
+        latest = max(latest, table.agg(F.max(quoted(column))).collect()[0][0] or 0)
+    return next((unit for unit, ticks in UNITS.items() if EPOCH_1990 <= latest / ticks < EPOCH_2100), None)
 
 
 def _type(fields: Sequence[StructField]) -> str:
@@ -169,6 +185,12 @@ def _is_known(field: StructField) -> bool:
 # ---- TOML ---------------------------------------------------------------------------------------
 
 
+def _time_entry(catalog: Catalog) -> str:
+    form = {"unit": catalog.time_unit, "format": catalog.time_format}
+    given = "".join(f", {key} = {_text(value)}" for key, value in form.items() if value)
+    return f"{{ column = {_text(catalog.time)}{given} }}" if given else _text(catalog.time)
+
+
 def _key(name: str) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
 
@@ -176,6 +198,10 @@ def _key(name: str) -> str:
 def _text(value: str) -> str:
     """JSON's strings are TOML's, but for one character that only TOML refuses."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"
 
 
 def _comment(text: str) -> str:

@@ -398,7 +398,7 @@ class _Builder:
         token = _tokens(tree)[-1] if _tokens(tree) else None
         match tree.data:
             case "integer" | "decimal":
-                return exp.Literal.number(self.number(token))
+                return exp.Literal.number(self.number(_tokens(tree)[0]))
             case "signed_number":
                 sign, number = _tokens(tree)
                 value = at(exp.Literal.number(self.number(number)), _span(number))
