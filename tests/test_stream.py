@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 import sase
@@ -28,6 +28,7 @@ from sase.runtime.io import delta
 from sase.runtime.io.output import refuse_misfits
 from sase.runtime.stream.spread import _murmur3, bucket_labels
 from sase.runtime.stream.status import StatusLine
+from sase.runtime.stream.types import Types
 
 BOTH = {"ts": "timestamp", "id": "string", "n": "int"}
 CATALOG = sase.Catalog(types={"A": BOTH, "B": BOTH, "C": BOTH})
@@ -227,6 +228,53 @@ def command(folder: Path) -> list[str]:
     ]
 
 
+def test_a_misspelled_type_is_told(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "q.sase").write_text("EVENT SEQ(A x, !(B y), C z) WHERE [id] WITHIN 15 minutes")
+    write(folder / "in", "0.json", [("A", NOON, "k", 1), ("b", NOON, "k", 1), ("TICK", NOON, "k", 1)])
+    assert main(command) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("no event")]
+    assert told == [
+        "no event has the type B: there are b, A, TICK",
+        "no event has the type C: there are A, TICK, b",
+    ]
+
+
+def test_a_type_is_told_once_and_a_rare_one_only_at_the_end() -> None:
+    def batch(some: list[str], **has: bool | None) -> dict[str, Row]:
+        row = {"some": some, **{f"has {name}": value for name, value in has.items()}}
+        return {"sase types 1": Row(**row), "sase rejected 1": Row(rejected=0)}
+
+    types = Types()
+    assert list(types.take(0, batch(["view"], view=True, Purchase=None, alarm=False))) == []
+    told = list(types.take(1, batch(["purchase", "view"], view=True, Purchase=False, alarm=False)))
+    assert told == ["no event has the type Purchase: there are purchase, view"]
+    assert list(types.take(2, batch(["purchase"], view=None, Purchase=False, alarm=False))) == []
+    assert list(types.end()) == ["no event has the type alarm: there are purchase, view"]
+    resumed = Types()
+    assert list(resumed.take(7, batch(["view"], view=True, alarm=False))) == []
+    assert list(resumed.end()) == [], "there may have been one before"
+
+
+def test_times_of_milliseconds_are_timestamps_on_a_stream_too(spark: SparkSession, folder: Path) -> None:
+    rows = [("A", 0, 1), ("B", 19_000, 1), ("A", 20_000, 2), ("B", 40_000, 2), ("B", 10**6, 3)]
+    for at, (name, ms, id) in enumerate(rows):
+        (folder / "in").mkdir(exist_ok=True)
+        (folder / "in" / f"{at}.json").write_text(json.dumps({"type": name, "ts": ms, "id": id}) + "\n")
+    schema = "type string, ts bigint, id int"
+    catalog = sase.Catalog(types={name: {"ts": "bigint", "id": "int"} for name in "AB"}, time_unit="ms")
+    query = sase.compile("EVENT SEQ(A x, B y) WHERE [id] WITHIN 20 seconds RETURN x.id, y.ts", catalog)
+    events = spark.createDataFrame(rows, schema)
+    batch = query.run(events)
+    assert [(row.id, row.ts.timestamp()) for row in batch.collect()] == [(1, 19)]
+    streamed = query.run(spark.readStream.schema(schema).json(str(folder / "in")), buckets=1)
+    running = streamed.writeStream.format("memory").queryName("milliseconds").start()
+    running.processAllAvailable()
+    running.stop()
+    assert spark.table("milliseconds").collect() == batch.collect()
+
+
 def test_run_restarts_where_it_stopped_and_refuses_what_does_not_fit(
     spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -401,10 +449,9 @@ def test_equal_names_in_csv_are_refused_before_it_starts(spark: SparkSession) ->
 def test_the_status_line_counts_after_an_idle_time() -> None:
     """Spark reports the next micro-batch while it waits for it."""
     line = StatusLine("timestamp", SimpleNamespace(rejected=0, remembered="0", matches=0))  # type: ignore[arg-type]
-    idle = SimpleNamespace(batchId=3, numInputRows=0, durationMs={"triggerExecution": 1}, eventTime={})
-    work = SimpleNamespace(
-        batchId=3, numInputRows=7, durationMs={"addBatch": 9, "triggerExecution": 2000}, eventTime={}
-    )
+    common: dict[str, Any] = {"batchId": 3, "eventTime": {}, "observedMetrics": {}}
+    idle = SimpleNamespace(numInputRows=0, durationMs={"triggerExecution": 1}, **common)
+    work = SimpleNamespace(numInputRows=7, durationMs={"addBatch": 9, "triggerExecution": 2000}, **common)
     line.take([idle])
     line.take([idle, work])
     line.take([idle, work])

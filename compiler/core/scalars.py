@@ -452,7 +452,42 @@ def _function(node: exp.Anonymous, found: list[Diagnostic]) -> exp.DataType:
         )
     elif isinstance(known, exp.UDTF):
         found.append(Diagnostic(f"{node.name} makes rows, and a value is needed here", span))
-    return kind or UNKNOWN
+    return _as_spark_has_it(node.name.lower(), kinds, kind or UNKNOWN)
+
+
+def _as_spark_has_it(name: str, kinds: list[exp.DataType], guess: exp.DataType) -> exp.DataType:
+    """The type of a function's result, where sqlglot's guess is not that of Spark; UNKNOWN where Spark decides."""
+    match name:
+        case "coalesce" | "nvl" | "ifnull" | "greatest" | "least":
+            return _together(kinds)
+        case "if" if len(kinds) == 3:
+            return _together(kinds[1:])
+        case "mod":
+            both = _together(kinds)
+            return both if is_integer(both) or is_float(both) else UNKNOWN
+        case "abs" | "negative":
+            return kinds[0] if family(kinds[0]) == Family.NUMBER else UNKNOWN
+        case "round":
+            return kinds[0] if is_integer(kinds[0]) or is_float(kinds[0]) else UNKNOWN
+        case "year" | "month" | "day" | "dayofmonth" | "weekofyear":
+            return exp.DataType.build("int")
+        case "reverse" | "left":
+            return guess if is_string(kinds[0]) else UNKNOWN
+        case "nullif":
+            return kinds[0]
+        case "shiftleft" | "shiftright" | "trunc":
+            return UNKNOWN
+        case _:
+            return guess
+
+
+def _together(kinds: list[exp.DataType]) -> exp.DataType:
+    """The one type that Spark makes of several."""
+    known = [kind for kind in kinds if kind.this != _T.NULL]
+    result: exp.DataType | None = known[0] if known else UNKNOWN
+    for kind in known[1:]:
+        result = comparison_type(result, kind) if result is not None else None
+    return UNKNOWN if result is None else result
 
 
 def _shown(node: exp.Expr) -> str:

@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from sase.runtime.stream.types import Types
+
 
 def rejected_schema(schema: StructType, shown: Sequence[str]) -> StructType:
     event = StructType([StructField(name, schema[name].dataType) for name in shown])
@@ -21,29 +23,37 @@ def rejected_schema(schema: StructType, shown: Sequence[str]) -> StructType:
     )
 
 
+_PREFIX = "sase rejected "
 _numbers = count(1)
 
 
 def counted(packed: DataFrame) -> DataFrame:
     """Every micro-batch tells how many events were rejected, in the progress of the streaming query."""
     rejected = F.sum(F.when(F.col("kind") == "rejected", F.col("size")).otherwise(0))
-    return packed.observe(f"sase {next(_numbers)}", F.coalesce(rejected, F.lit(0)).alias("rejected"))
+    return packed.observe(f"{_PREFIX}{next(_numbers)}", F.coalesce(rejected, F.lit(0)).alias("rejected"))
 
 
 def warn_of_rejected(spark: SparkSession) -> None:
-    """Logs how many events were rejected, as micro-batches tell. Once a session."""
+    """Logs how many events were rejected, and types that no event has, as micro-batches tell. Once a session."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    types: dict[Any, Types] = {}
 
     class Warning(StreamingQueryListener):
         def onQueryStarted(self, event: Any) -> None: ...
 
         def onQueryIdle(self, event: Any) -> None: ...
 
-        def onQueryTerminated(self, event: Any) -> None: ...
+        def onQueryTerminated(self, event: Any) -> None:
+            for text in types.pop(event.runId, Types()).end():
+                logging.getLogger("sase").warning(text)
 
         def onQueryProgress(self, event: Any) -> None:
+            known = types.setdefault(event.progress.runId, Types())
+            for text in known.take(event.progress.batchId, event.progress.observedMetrics):
+                logging.getLogger("sase").warning(text)
             for name, metrics in event.progress.observedMetrics.items():
-                if name.startswith("sase ") and metrics["rejected"]:
+                if name.startswith(_PREFIX) and metrics["rejected"]:
                     rejected = f"{metrics['rejected']:,}"
                     text = "micro-batch %s: %s events were late or could not be read, and took no part"
                     logging.getLogger("sase").warning(text, event.progress.batchId, rejected)

@@ -9,6 +9,7 @@ from typing import Any
 
 from sase.runtime.io.report import duration
 from sase.runtime.stream.sink import Sink
+from sase.runtime.stream.types import Types
 from sase.runtime.stream.worker import EPOCH
 
 _NO_WATERMARK = "1970-01-01T00:00:00"
@@ -28,6 +29,7 @@ class StatusLine:
         self.latency = 0.0
         self.shown = ""
         self.printed = 0.0
+        self.types = Types()
 
     def show(self, progress: Iterable[Any]) -> None:
         self.take(progress)
@@ -47,6 +49,12 @@ class StatusLine:
         text = self.text()
         if self.begun and (sys.stderr.isatty() or text != self.shown):
             print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+        self.tell(self.types.end())
+
+    def tell(self, texts: Iterable[str]) -> None:
+        """What stays, above the line."""
+        for text in texts:
+            print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
     def take(self, progress: Iterable[Any]) -> None:
         for each in progress:
@@ -55,6 +63,7 @@ class StatusLine:
             if each.batchId <= self.seen or "addBatch" not in each.durationMs:
                 continue
             self.seen = each.batchId
+            self.tell(self.types.take(each.batchId, each.observedMetrics))
             self.events += each.numInputRows
             self.latency = each.durationMs.get("triggerExecution", 0) / 1000
             if (watermark := each.eventTime.get("watermark")) and not watermark.startswith(_NO_WATERMARK):

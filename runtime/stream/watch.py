@@ -13,6 +13,7 @@ from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, pairs, quoted, reason, record, ticks, unite
 from sase.runtime.ssc import check_limit
+from sase.runtime.stream.types import typed
 from sase.runtime.stream.worker import EPOCH
 
 
@@ -76,6 +77,7 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
     tagged = united.select(
         *names_of(source), F.when(ours, why).alias(columns.reason), record(united).alias(columns.record)
     )
+    tagged = typed(tagged, source)
     moment = F.timestamp_micros(time) if source.time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
     valid = F.col(quoted(source.time)).isNotNull() & F.col(columns.reason).isNull()
     clocked = tagged.withColumn(columns.clock, F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))))
