@@ -246,6 +246,11 @@ def columns_of(events: Events) -> dict[str | None, dict[str, str]]:
 def with_schema(catalog: Catalog, parsed: Parsed, columns: Mapping[str | None, Mapping[str, str]]) -> Catalog:
     """A catalog in which every event type of the query declares the columns of its table."""
     shared = columns.get(None, {})
+    if parsed.every_type:
+        raise CatalogError(
+            "ANY(*) is an event of any type of the catalog, and there is no catalog: sase init EVENTS -o catalog.toml "
+            "draws one up"
+        )
     types = {name: dict(columns.get(name, shared)) for name in parsed.types if name in columns or shared}
     return replace(catalog, types={name: _without(catalog.type, declared) for name, declared in types.items()})
 

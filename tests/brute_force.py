@@ -206,7 +206,7 @@ class Pattern:
     def __init__(self, query: Query, catalog: Catalog, ansi: bool) -> None:
         self.catalog = catalog
         self.ansi = ansi
-        self.components = named(query)
+        self.components = named(query, catalog)
         self.positive = [component for component in self.components if not component.negated]
         self.negated = [component for component in self.components if component.negated]
         self.within = window(query.within, catalog)
@@ -403,12 +403,13 @@ class Pattern:
         return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def named(query: Query) -> list[Component]:
+def named(query: Query, catalog: Catalog) -> list[Component]:
     """Without a variable it is called by its type: `SHELF-READING` is `shelf_reading`, the next `shelf_reading_2`."""
+    assert catalog.types is not None
     taken = {component.variable.text.lower() for component in query.components if component.variable}
     result = []
     for place, component in enumerate(query.components):
-        types = tuple(name.text for name in component.types)
+        types = tuple(catalog.types) if component.every else tuple(name.text for name in component.types)
         if component.variable:
             variable = component.variable.text
         else:

@@ -70,6 +70,8 @@ TRAPS = [
     # A component that lacks the attribute does not break the tie between the others.
     ("EVENT SEQ(A x, D y, ANY(A, B, D) z) WHERE [id]", "dynamic filtering"),
     ("EVENT SEQ(A x, !(ANY(C, D) y), B z) WHERE [id] AND y.n >= x.n WITHIN 9", "negation by anti-join"),
+    # Every type of the catalog, those that lack the attribute among them.
+    ("EVENT SEQ(A x, !(C n), ANY(*) z) WHERE [id] AND z.n > 1 WITHIN 4", "dynamic filtering"),
     # NOT reaches both tests.
     ("EVENT SEQ(A x, B y) WHERE NOT [id, n]", "without filter_in_construction"),
     # NULL in the list makes NOT IN unknown.

@@ -22,6 +22,8 @@ class Parsed:
     """The events that it names, as in FROM."""
     types: tuple[str, ...]
     """The event types that it names, in order."""
+    every_type: bool
+    """Whether it also speaks of all that there are."""
     parameters: frozenset[str]
     """The values that it asks for."""
     bind: Callable[[Catalog], BoundQuery]

@@ -67,7 +67,8 @@ class _Binder:
                 self.check_variable(component, component.variable, taken)
         for component in self.query.components:
             name = component.variable.text if component.variable else self.default_name(component, taken)
-            types = tuple(dict.fromkeys(part.text for part in component.types))
+            named = self.catalog.types or () if component.every else (part.text for part in component.types)
+            types = tuple(dict.fromkeys(named))
             declared = attributes(types, self.catalog, time, component.span, self.found)
             self.variables.append(Variable(name, types, component.negated, declared, component.span))
 
@@ -93,7 +94,7 @@ class _Binder:
             self.error(
                 f"the variable {variable.text} is used twice",
                 variable.span,
-                f"{first.types[0].text} {first.variable.text if first.variable else ''} has it already",
+                f"{self.query.text[first.span.start : first.span.end]} has it already",
             )
         if self.query.returns is None and variable.text.lower() in ("started_at", "detected_at"):
             self.error(
@@ -102,7 +103,8 @@ class _Binder:
 
     def default_name(self, component: Component, taken: dict[str, Component]) -> str:
         """That of its type: `SHELF-READING` is `shelf_reading`, and the next one `shelf_reading_2`."""
-        stem = re.sub(r"\W+", "_", component.types[0].text.lower()).strip("_") or "event"
+        stem = "" if component.every else re.sub(r"\W+", "_", component.types[0].text.lower()).strip("_")
+        stem = stem or "event"
         name, count = stem, 1
         while name.lower() in taken:
             count += 1

@@ -14,7 +14,8 @@ from sase.compiler.languages.sase.syntax import Name, Query
 def read(text: str, filename: str) -> Parsed:
     query = parse(text, filename)
     types = dict.fromkeys(name.text for component in query.components for name in component.types)
-    return Parsed(text, filename, query.stream, tuple(types), _parameters(query), partial(bind, query))
+    every = any(component.every for component in query.components)
+    return Parsed(text, filename, query.stream, tuple(types), every, _parameters(query), partial(bind, query))
 
 
 def _parameters(query: Query) -> frozenset[str]:

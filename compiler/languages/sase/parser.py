@@ -158,6 +158,7 @@ class _Builder:
         variable = _child(event, "variable")
         return Component(
             types=tuple(self.event_type(part) for part in types),
+            every=not types,
             variable=self.name(cast(Node, variable.children[0])) if variable else None,
             negated=_child(tree, "negation") is not None,
             span=_span(tree),
@@ -586,8 +587,6 @@ def _habit(token: Token, before: str, expected: list[str]) -> str | None:
     match str(token):
         case "*" if before.upper().endswith("COUNT("):
             return "count the matches in Spark, matches.count()"
-        case "*" if before.upper().endswith("ANY("):
-            return "name the types, ANY(A, B)"
         case "*" if last == "RETURN":
             return "x.* has all attributes of x; without RETURN, a match has those of all events"
         case "+" | "*" | "?" | "{" if in_pattern:

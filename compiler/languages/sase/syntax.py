@@ -47,9 +47,11 @@ class Name:
 
 @dataclass(frozen=True)
 class Component:
-    """`TYPE x`, `ANY(A, B) x` or one of them under `!`."""
+    """`TYPE x`, `ANY(A, B) x`, `ANY(*) x` or one of them under `!`."""
 
     types: tuple[Name, ...]
+    every: bool
+    """`ANY(*)`: all types that the catalog has."""
     variable: Name | None
     negated: bool
     span: Span
