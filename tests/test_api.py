@@ -71,6 +71,8 @@ def test_without_events_those_of_from_are_read(places: dict[str, Any], tmp_path:
         sase.compile(QUERY, events=places["Spark"]).run()
     with pytest.raises(sase.CatalogError, match="no event types are known"):
         sase.compile(QUERY)
+    with pytest.raises(sase.CatalogError, match=r"ANY\(\*\) is an event of any type of the catalog"):
+        sase.compile("EVENT ANY(*) x", events=places["Spark"])
 
 
 def test_pictures_and_statistics_take_them_too(places: dict[str, Any]) -> None:
