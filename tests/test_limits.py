@@ -135,6 +135,21 @@ def test_lengths_of_time_are_read_in_one_pass(text: str, parts: durations.Parts 
     assert durations.parse(text) == parts
 
 
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        (f"x.id = {'9' * 5000}", "a number has at most 38 digits"),
+        (f"x.id = 0.{'9' * 5000}", "a number has at most 38 digits"),
+        (f"x.id > {'9' * 5000} hours", "this length of time is too long"),
+        ("x.id > 1e99 hours", "this length of time is too long"),
+    ],
+    ids=["integer", "decimal", "digits", "exponent"],
+)
+def test_numbers_have_an_end(where: str, message: str) -> None:
+    with pytest.raises(SaseError, match=message):
+        compiled(where)
+
+
 @pytest.mark.parametrize("amount", ["1e999999999", "1/3", "1_000", "soon", ""])
 def test_an_amount_is_a_plain_number(amount: str) -> None:
     with pytest.raises(ValueError):

@@ -17,6 +17,7 @@ from IPython.utils.capture import CapturedIO, capture_output
 from pyspark.sql import DataFrame, SparkSession
 
 import sase
+from sase.notebook.magic import SaseMagics
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -126,6 +127,11 @@ def test_a_type_that_no_event_has_is_told_and_what_could_not_take_part(
     assert shown.data["text/plain"].startswith("no event has the type Vew: there are view, leave, purchase\nnone: no ")
     (shown,) = run(shell, "some --events clicks", misspelt.replace("Purchase", "purchase")).outputs
     assert "no event has" not in shown.data["text/plain"]
+
+
+def test_the_help_of_count_says_what_is_shown_first() -> None:
+    said = " ".join((SaseMagics.sase.__doc__ or "").split())
+    assert "find and count all matches, and show the first by started_at, or by what RETURN lists" in said
 
 
 def test_what_a_value_holds_is_text_on_the_page(shell: InteractiveShell, spark: SparkSession) -> None:

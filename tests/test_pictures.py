@@ -438,7 +438,7 @@ def test_the_command_line_writes_a_page(
     html = page.read_text()
     assert "What got through each step" in html and "7 matches" in html and "Matches in time" not in html
     assert main(["explain", query, *given, "--html", str(tmp_path / "nowhere" / "report.html")]) == 1
-    assert "cannot be written" in capsys.readouterr().err
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_the_library_goes_again_with_the_cell_that_had_it(

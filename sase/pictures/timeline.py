@@ -193,9 +193,11 @@ def chart(shown: Scene) -> Chart:
     ]  # fmt: skip
     title = alt.Title(" · ".join(shown.notes), fontSize=11, fontWeight="normal", anchor="start") if shown.notes else ""
     # Room for a name in the legend, and for the names beside the lanes: on a page, the legend has what they leave.
-    beside = max((8 * len(line) for name in _names(shown) for line in name), default=0) + 16
-    meta = {"column": 8 * max(map(len, types), default=0) + 30, "beside": min(beside, LABEL)}
-    return alt.layer(*layers).properties(width=WIDTH, height=layout.height, title=title, usermeta=meta)
+    longest = max((len(line) for name in _names(shown) for line in name), default=0)
+    meta = {"column": 8 * max(map(len, types), default=0) + 30, "beside": min(8 * longest + 16, LABEL)}
+    # The fonts of a browser may be wider than those that the still picture was measured with, by a pixel per letter.
+    padding = {"left": 5 + min(longest, 25), "right": 5, "top": 5, "bottom": 5}
+    return alt.layer(*layers).properties(width=WIDTH, height=layout.height, title=title, usermeta=meta, padding=padding)
 
 
 def _lanes(shown: Scene, layout: Layout, down: Any) -> Iterator[Chart]:

@@ -19,6 +19,7 @@ from sase.compiler.core.durations import DAY, HOUR, MINUTE, SECOND, UNITS, micro
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.names import Parameter
 from sase.compiler.core.spans import at, span_of
+from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.languages.sase.syntax import (
     Component,
     Duration,
@@ -397,10 +398,10 @@ class _Builder:
         token = _tokens(tree)[-1] if _tokens(tree) else None
         match tree.data:
             case "integer" | "decimal":
-                return exp.Literal.number(str(token))
+                return exp.Literal.number(self.number(_tokens(tree)[0]))
             case "signed_number":
                 sign, number = _tokens(tree)
-                value = at(exp.Literal.number(str(number)), _span(number))
+                value = at(exp.Literal.number(self.number(number)), _span(number))
                 return exp.Neg(this=value) if sign.type == "MINUS" else value
             case "string":
                 return exp.Literal.string(_unquote(str(token)))
@@ -421,6 +422,14 @@ class _Builder:
             case _:
                 raise AssertionError(tree.data)
 
+    def number(self, token: Token) -> str:
+        """Spark's numbers have 38 digits at most; those with an exponent are doubles."""
+        digits = sum(char.isdigit() for char in token)
+        if digits > MOST_DIGITS and "e" not in token.lower():
+            self.found.append(Diagnostic(f"a number has at most {MOST_DIGITS} digits", _span(token)))
+            return "0"
+        return str(token)
+
     def interval(self, amount: str, unit: Name) -> exp.Expr:
         """Any unit is written as seconds, which Spark reads exactly and with fractions."""
         if not self.is_unit(unit):
@@ -432,6 +441,11 @@ class _Builder:
                 Diagnostic(f"{amount!r} is not a number of {unit.text}", unit.span, "write INTERVAL '12' HOUR")
             )
             length = Fraction(0)
+        if abs(length) > LONGEST["timestamp"]:
+            self.found.append(
+                Diagnostic("this length of time is too long", unit.span, f"the longest is {longest('timestamp')}")
+            )
+            length = Fraction(0)
         size, name = next((size, name) for size, name in _INTERVAL_UNITS if length % size == 0 or name == "SECOND")
         value = f"{length / size}" if length % size == 0 else f"{float(length / size):.6f}"
         return exp.Interval(this=at(exp.Literal.string(value), unit.span), unit=exp.Var(this=name))
@@ -439,6 +453,8 @@ class _Builder:
 
 _INTERVAL_UNITS = ((DAY, "DAY"), (HOUR, "HOUR"), (MINUTE, "MINUTE"), (SECOND, "SECOND"))
 
+
+MOST_DIGITS = 38
 
 MOST_LEVELS = 150
 """How deep the syntax tree of a query may be. What is built from it is walked by recursion, a few calls for each level;
