@@ -97,7 +97,7 @@ def _source() -> type[DataSource]:
     )
 
     class Reader(DataSourceReader):
-        """One partition a file, of the version that the query was planned for."""
+        """One partition per file, of the version that the query was planned for."""
 
         def __init__(self, path: str) -> None:
             from deltalake import DeltaTable
@@ -124,7 +124,7 @@ def _source() -> type[DataSource]:
             self.name, self.size, self.rows = name, size, rows
 
     class Writer(DataSourceArrowWriter):
-        """One file a task. Until `commit` writes to the log, nobody reads it.
+        """One file per task. Until `commit` writes to the log, nobody reads it.
 
         A file of a write that fails is left for VACUUM: the commit may have been made, and the news of it lost.
         """

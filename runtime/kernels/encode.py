@@ -1,7 +1,7 @@
 """A pattern and its events as the integers that the kernel compares.
 
-`encode_pattern` runs once a task, `encode_terms` once a chunk. A term is a column that some predicate reads. Columns
-that are compared with each other, directly or through others, form a domain: their integers must agree among
+`encode_pattern` runs once per task, `encode_terms` once per chunk. A term is a column that some predicate reads.
+Columns that are compared with each other, directly or through others, form a domain: their integers must agree among
 themselves and with nothing else, so integers, booleans and times stay as they are, floats become integers of the same
 order, and strings, binaries and decimals become their ranks among the values that the chunk holds.
 """
@@ -347,7 +347,7 @@ def group_codes(columns: Sequence[pa.ChunkedArray], rows: int) -> Ints:
 
 
 def ranks(column: pa.ChunkedArray) -> list[Ints]:
-    """Integers in Spark's order of the values, most significant first: one array, or one a field of a struct."""
+    """Integers in Spark's order of the values, most significant first: one array, or one per field of a struct."""
     found = []
     for field in _fields(column):
         rank = np.empty(len(field), np.int64)

@@ -130,10 +130,10 @@ class Stacks(NamedTuple):
 class Counters(NamedTuple):
     """What the kernel did, for `explain --analyze`: consecutive parts of one array."""
 
-    pushed: Ints  # instances a positive state
-    visited: Ints  # candidates a positive state that walks looked at
-    rejected: Ints  # candidates a clause of WHERE
-    killed: Ints  # candidates a negated component
+    pushed: Ints  # instances per positive state
+    visited: Ints  # candidates per positive state that walks looked at
+    rejected: Ints  # candidates per clause of WHERE
+    killed: Ints  # candidates per negated component
     sequences: Ints  # one number
 
     @classmethod

@@ -24,7 +24,7 @@ remembers now."""
 def packer(
     names: Sequence[str], shown: tuple[str, ...], columns: Columns, match: tuple[str, tuple[str, ...]] | None
 ) -> Worker:
-    """A function for `mapInArrow`: many rows in, a few cells a bucket out. The last column is the bucket.
+    """A function for `mapInArrow`: many rows in, a few cells per bucket out. The last column is the bucket.
 
     With `match`, events are matches of one variable, and there is no bucket.
     """
