@@ -16,7 +16,7 @@ from benchmarks.data import Source, parquet
 from sase.runtime.session import session
 
 FOLDER = Path(__file__).resolve().parent
-PARTITIONS_A_CORE = 4
+PARTITIONS_PER_CORE = 4
 
 
 class Bench:
@@ -37,7 +37,7 @@ class Bench:
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": self.cache / "spark",
             "spark.sql.session.timeZone": "UTC",
-            "spark.sql.shuffle.partitions": PARTITIONS_A_CORE * self.cores,
+            "spark.sql.shuffle.partitions": PARTITIONS_PER_CORE * self.cores,
             "spark.sql.warehouse.dir": self.cache / "warehouse",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",

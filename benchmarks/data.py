@@ -21,7 +21,7 @@ ATTRIBUTES = ("attr1", "attr2", "attr3", "attr4", "attr5")
 COLUMNS = ("ts", "type", *ATTRIBUTES)
 
 _BATCH = 250_000
-"""Rows of a row group: several a file, so that Spark can read one file with several cores."""
+"""Rows of a row group: several per file, so that Spark can read one file with several cores."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
-from benchmarks.bench import PARTITIONS_A_CORE
+from benchmarks.bench import PARTITIONS_PER_CORE
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.measure import SLOW, Result, Scale
@@ -48,7 +48,7 @@ METHOD = f"""## How it is measured
   matches. Times are medians, with the extremes behind them; a ratio is the median of the ratios of the rounds. A
   contender whose first run took more than {SLOW:.0f} s ran once.
 - All peers that look for matches must find the same number, or nothing is recorded.
-- Spark runs with as many threads as there are cores, {PARTITIONS_A_CORE} shuffle partitions per core and otherwise its
+- Spark runs with as many threads as there are cores, {PARTITIONS_PER_CORE} shuffle partitions per core and otherwise its
   defaults; results go to its noop sink. Planning is part of the time. Compiling a query, starting an engine and reading
   the file's schema are not. DuckDB has the same threads and memory, and counts its matches, which is less than handing
   them out.
@@ -256,7 +256,7 @@ def _curves(experiment: Experiment, found: Sequence[tuple[int, Result]]) -> str:
             entry = result["contenders"][label]
             cells.append(_rate(curves[label][x]) if x in curves[label] else _status(entry, result["limit"]))
         rows.append(cells)
-    unit = "events a second" if experiment.metric == "throughput" else "throughput over that of the lightest load"
+    unit = "events per second" if experiment.metric == "throughput" else "throughput over that of the lightest load"
     return f"In {unit}:\n\n" + _table((experiment.axis, *_labels(found)), rows)
 
 
@@ -303,7 +303,8 @@ def _plot(experiment: Experiment, found: Sequence[tuple[int, Result]], path: Pat
             dashes = ":" if kind == "engine" else "-"
             axes.plot(list(curve), list(curve.values()), dashes, color=colour, marker="o", markersize=3, label=label)
         axes.set(
-            xlabel=experiment.axis, ylabel="events a second" if experiment.metric == "throughput" else experiment.metric
+            xlabel=experiment.axis,
+            ylabel="events per second" if experiment.metric == "throughput" else experiment.metric,
         )
         axes.set_yscale("log")
         if experiment.logarithmic:

@@ -1,4 +1,4 @@
-"""Streams: events a second against Flink CEP, the delay of a match, what buckets of keys gain, and a soak.
+"""Streams: events per second against Flink CEP, the delay of a match, what buckets of keys gain, and a soak.
 
 The stream is that of the batch measurements with 100,000 keys, most of them active at any time, as files that come one
 after the other. Spark's start is no part of a time: it is warmed up before. Flink has its events in memory, as in the
@@ -70,7 +70,7 @@ class Batch:
 
 
 def follow(bench: Bench, query: sase.Query, folder: Path, buckets: int = 8, files: int = 1) -> tuple[Any, list[Batch]]:
-    """The running query on the files of a folder, so many a micro-batch, and what it has done so far."""
+    """The running query on the files of a folder, so many per micro-batch, and what it has done so far."""
     spark = bench.spark
     spark.conf.set("spark.sql.shuffle.partitions", bench.cores)
     schema = spark.read.parquet(str(folder)).schema
@@ -178,7 +178,7 @@ class Throughput:
 
 @dataclass(frozen=True)
 class Delay:
-    """A file a second. A match is due when a file has come that moves the watermark past its last event.
+    """A file per second. A match is due when a file has come that moves the watermark past its last event.
 
     A micro-batch takes all files that are there, so that one slow start does not delay all that follows.
     """
@@ -216,7 +216,9 @@ class Delay:
                 raise Unavailable("the stream is too short for a match")
             p50, p99 = (float(np.percentile(delays, share)) for share in (50, 99))
             entry |= {"rows": len(delays), "seconds": [p50], "p50": p50, "p99": p99, "batch_events": size}
-            say(f"{size:,} events a second: half of the matches {p50:.2f} s after they are due, 99 of 100 {p99:.2f} s")
+            say(
+                f"{size:,} events per second: half of the matches {p50:.2f} s after they are due, 99 of 100 {p99:.2f} s"
+            )
         return {"limit": LIMIT, "contenders": {"sase": entry}}
 
 
@@ -305,7 +307,7 @@ def section(results: Results) -> str:
             continue
         ours = found["contenders"]["sase"]
         rate = ours["events"] / statistics.median(ours["seconds"])
-        text = f"{_short(rate)} events a second in micro-batches of {ours['batch_events']:,}"
+        text = f"{_short(rate)} events per second in micro-batches of {ours['batch_events']:,}"
         if _done(found, "flink"):
             theirs = found["contenders"]["flink"]
             other = theirs["events"] / statistics.median(theirs["seconds"])
@@ -315,7 +317,7 @@ def section(results: Results) -> str:
     if (found := results.load("stream-delay")) and _done(found, "sase"):
         entry = found["contenders"]["sase"]
         lines.append(
-            f"- **Delay** of a match beyond the watermark, at {entry['batch_events']:,} events a second: "
+            f"- **Delay** of a match beyond the watermark, at {entry['batch_events']:,} events per second: "
             f"p50 {entry['p50']:.2f} s, p99 {entry['p99']:.2f} s."
         )
     if found := results.load("stream-buckets"):

@@ -18,7 +18,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.io.report import starting
 from sase.runtime.java import ensure_java
 
-PARTITIONS_A_CORE = 4
+PARTITIONS_PER_CORE = 4
 
 BATCH_ROWS, BATCH_BYTES = (f"spark.sql.execution.arrow.max{what}PerBatch" for what in ("Records", "Bytes"))
 BATCHES = {BATCH_ROWS: "1000", BATCH_BYTES: str((1 << 31) - 1)}
@@ -63,7 +63,7 @@ def _start_local(settings: dict[str, str], verbose: bool) -> None:
         settings |= {
             "spark.ui.enabled": "false",
             "spark.driver.memory": f"{_memory_to_use() >> 20}m",
-            "spark.sql.shuffle.partitions": str(PARTITIONS_A_CORE * (os.cpu_count() or 1)),
+            "spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
         }
     conf = _add(SparkConf(), settings)
     log = None if verbose else _StartupLog()

@@ -62,7 +62,7 @@ class Catalog:
 
     @staticmethod
     def load(path: str | Path) -> Catalog:
-        """Reads a TOML file: `time`, `type`, `order`, `[parameters]` and one `[types.NAME]` table an event type."""
+        """Reads a TOML file: `time`, `type`, `order`, `[parameters]` and one `[types.NAME]` table per event type."""
         try:
             with open(path, "rb") as file:
                 content = tomllib.load(file)

@@ -19,7 +19,7 @@ def equivalence_tests(
 ) -> tuple[tuple[EquivalenceTest, ...], tuple[Predicate, ...]]:
     """The tests, and the predicates that remain.
 
-    Equalities between positive variables are merged into classes, at most one attribute a variable. An equality with
+    Equalities between positive variables are merged into classes, at most one attribute per variable. An equality with
     a negated variable joins it to the class of the positive one, but never merges two classes: in
     `x.id = y.id AND y.id = z.id` with y negated, x and z may differ.
     """

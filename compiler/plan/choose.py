@@ -33,7 +33,7 @@ SLICES = (64, 16, 4, 2, 1)
 MOST_BUCKETS, LEAST_BUCKETS = 8, 16
 """An anti-join's bucket is no shorter than the window over the one, and no longer than the window times the other."""
 
-PARTITIONS_A_CORE = 4
+PARTITIONS_PER_CORE = 4
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def _bucketed(plan: Plan, statistics: Statistics) -> Plan:
     lengths = [window]
     while lengths[0] % 2 == 0 and lengths[0] * MOST_BUCKETS > window:
         lengths.insert(0, lengths[0] // 2)
-    enough = statistics.span / (PARTITIONS_A_CORE * max(1, statistics.cores))
+    enough = statistics.span / (PARTITIONS_PER_CORE * max(1, statistics.cores))
     enough = min(enough, LONGEST[plan.query.time_kind])
     lengths += [window << power for power in range(1, int(math.log2(LEAST_BUCKETS)) + 1) if window << power <= enough]
     shortest = min(lengths, key=lambda length: (round(joins(length), 6), abs(length - window)))
@@ -188,14 +188,14 @@ def _bucketed(plan: Plan, statistics: Statistics) -> Plan:
 
 def _partitioned(plan: Plan, statistics: Statistics | None) -> Plan:
     """Adaptive execution makes partitions by their size. Where the work is in the search and not in the size, there
-    should be some a core, so that no core waits for another; for that the number of cores must be known."""
+    should be some per core, so that no core waits for another; for that the number of cores must be known."""
     if plan.strategy.partitions is not None or statistics is None:
         return plan
     expected, constants = cost(plan, statistics), calibration()
     search = expected.edges * constants.edge + expected.sequences * constants.sequence
     if search < 10 * expected.shuffled * constants.shuffle:
         return plan
-    return replace(plan, strategy=replace(plan.strategy, partitions=PARTITIONS_A_CORE * max(1, statistics.cores)))
+    return replace(plan, strategy=replace(plan.strategy, partitions=PARTITIONS_PER_CORE * max(1, statistics.cores)))
 
 
 # ---- what the user forces -----------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The logical plan: the paper's six operators, bottom-up.
 
-SASE's plan is a pipeline, not a tree, so a plan is a record with one field an operator. A rule takes a plan and
+SASE's plan is a pipeline, not a tree, so a plan is a record with one field per operator. A rule takes a plan and
 returns one that does the same with work moved from one operator to another.
 """
 

@@ -206,7 +206,7 @@ class _Binder:
                 yield condition
 
     def expand(self, part: exp.Expr) -> list[exp.Expr]:
-        """`[id]` at the top is one equality a pair of components; deeper down, only over positive components."""
+        """`[id]` at the top is one equality per pair of components; deeper down, only over positive components."""
         if isinstance(part, Equivalence):
             return self.equalities(part)
         tests = list(part.find_all(Equivalence))

@@ -25,7 +25,7 @@ def partition_by_equivalence(plan: Plan) -> Plan:
 
 def partitioning(query: BoundQuery) -> tuple[EquivalenceTest, ...]:
     """The tests that may partition the stacks."""
-    return tuple(test for test in query.equivalences if _covers(test, query) and _one_key_an_event(test, query))
+    return tuple(test for test in query.equivalences if _covers(test, query) and _one_key_per_event(test, query))
 
 
 def _one(usable: tuple[EquivalenceTest, ...], plan: Plan) -> tuple[EquivalenceTest, ...]:
@@ -44,7 +44,7 @@ def _covers(test: EquivalenceTest, query: BoundQuery) -> bool:
     return all(test.attribute(variable.name) is not None for variable in query.positive)
 
 
-def _one_key_an_event(test: EquivalenceTest, query: BoundQuery) -> bool:
+def _one_key_per_event(test: EquivalenceTest, query: BoundQuery) -> bool:
     key: dict[str, str] = {}
     for name, attribute in test.positive + test.negated:
         for type_name in query.variable(name).types:
