@@ -118,7 +118,7 @@ def _catalog(draw: st.DrawFn) -> Catalog:
 
 def kind_of_time(schema: Catalog) -> str:
     assert schema.types is not None
-    return schema.types[TYPES[0]]["ts"]
+    return next(iter(schema.types.values()))[schema.time]
 
 
 @st.composite
