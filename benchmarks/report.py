@@ -48,7 +48,7 @@ METHOD = f"""## How it is measured
   matches. Times are medians, with the extremes behind them; a ratio is the median of the ratios of the rounds. A
   contender whose first run took more than {SLOW:.0f} s ran once.
 - All peers that look for matches must find the same number, or nothing is recorded.
-- Spark runs with as many threads as there are cores, {PARTITIONS_PER_CORE} shuffle partitions per core and otherwise its
+- Spark runs with as many threads as there are cores, {PARTITIONS_PER_CORE} shuffle partitions per core and else its
   defaults; results go to its noop sink. Planning is part of the time. Compiling a query, starting an engine and reading
   the file's schema are not. DuckDB has the same threads and memory, and counts its matches, which is less than handing
   them out.
