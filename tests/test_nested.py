@@ -51,7 +51,7 @@ QUERIES = {
         RETURN x.props.page, y.tags[1] AS second, x.props.size AS size""",
     "one event, bare": "EVENT A WHERE tags[0] IS NULL RETURN ts, headers['host'] AS host",
 }
-PLANS = ("the default plan", "the basic plan", "dynamic filtering", "negation by anti-join")
+PLANS = ("the default plan", "the basic plan", "dynamic filtering")
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
@@ -59,8 +59,9 @@ def test_a_field_is_as_good_as_an_attribute(spark: SparkSession, query: str) -> 
     case = Case(query, CATALOG, EVENTS)
     assert evaluate(*case)
     events = frame(spark, case)
-    streamed = answers(spark, case, "negation outside the kernel", 3)
-    compare(case, {plan: compiled(case, plan).run(events) for plan in PLANS} | streamed)
+    plans = {compiled(case, plan).job: plan for plan in (*PLANS, *(["negation by anti-join"] if "!" in query else []))}
+    streamed = answers(spark, case, "negation outside the kernel", 3) if "[" in query and "A x" in query else {}
+    compare(case, {plan: compiled(case, plan).run(events) for plan in plans.values()} | streamed)
 
 
 def test_a_key_in_a_field_partitions() -> None:
