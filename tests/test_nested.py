@@ -39,6 +39,7 @@ EVENTS = [
     event("B", 5, "cart", 4, ["y", "x"], 2),
     event("C", 6, None, None, [], None),
     event("B", 7, "home", None, ["x", "z"], 2),
+    event("B", 8, None, None, None, None),
 ]
 
 QUERIES = {
