@@ -33,7 +33,8 @@ types: setup  ## mypy, strict
 	@$(BIN)/python tools/typecheck.py
 
 archive: setup  ## an archive of Spark's classes, with which the tests start faster
-	@test -e .venv/spark.jsa || $(WITH_JAVA) $(BIN)/python tools/class_archive.py .venv/spark.jsa
+	@test -e .venv/spark.jsa || { echo "[setup] Spark: archiving its classes for the tests"; \
+	$(WITH_JAVA) $(BIN)/python -m sase.archive .venv/spark.jsa; }
 
 pytest: archive  ## the tests alone, in three processes: a test waits for Spark more than it computes
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder

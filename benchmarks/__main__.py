@@ -20,6 +20,7 @@ from benchmarks.flights import Flights
 from benchmarks.measure import Disagreement, Measurement, Scale
 from benchmarks.regret import regrets
 from benchmarks.results import Results
+from benchmarks.start import Starting
 from benchmarks.streaming import measurements as streams
 from benchmarks.targets import LIMIT, ROUNDS, measurements
 
@@ -54,7 +55,8 @@ def main() -> int:
 def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
-    everything = [*measurements(scale), *regrets(scale), *streams(scale), flights, *races]
+    starting = Starting(scale.rounds(3))
+    everything = [*measurements(scale), *regrets(scale), *streams(scale), flights, starting, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 

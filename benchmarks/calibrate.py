@@ -21,10 +21,11 @@ from benchmarks.data import Stream, shares, type_name
 from benchmarks.peers import Task
 from benchmarks.peers.sase_job import prepare
 from benchmarks.shape import Shape
-from sase.compiler.plan.cost import Calibration, calibration, cost
+from sase.compiler.plan.cost import cost
+from sase.compiler.plan.estimate import Calibration, calibration
 from sase.compiler.plan.statistics import ColumnStatistics, Statistics, TypeStatistics
 
-PATH = Path(__file__).resolve().parent.parent / "compiler" / "calibration.json"
+PATH = Path(__file__).resolve().parent.parent / "compiler" / "plan" / "calibration.json"
 NAMES = tuple(field.name for field in fields(Calibration))
 ROUNDS = 3
 LIMIT = 120.0
@@ -49,6 +50,8 @@ def runs(events: int) -> Iterator[tuple[Stream, Shape, dict[str, object]]]:
         for length in (2, 6):
             yield stream, Shape(length=length, window=100), {"parallel": "key"}
             yield stream, Shape(length=length, window=100, whole=True), {"parallel": "key"}
+    for stream in (some, many):
+        yield stream, Shape(length=6, window=100), {"parallel": "key", "sort": "spark"}
     yield many, Shape(length=3, window=100), {"slice": 100}
     yield many, Shape(length=6, window=100, equivalence=("attr1", "attr2")), {"equivalence": "composite"}
     yield many, Shape(length=6, window=100, equivalence=("attr1", "attr2")), {"equivalence": "multi-pais:attr1"}

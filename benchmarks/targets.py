@@ -1,9 +1,12 @@
-"""The project's targets: ratios to reach against other ways to get the same matches, on 2 cores and 2 M events."""
+"""The project's targets: ratios to reach against other ways to get the same matches, on 2 cores.
+
+Most are about 2 M events. The `large` ones are about 20 M and 50 M, where fixed costs no longer hide the rest.
+"""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -91,7 +94,45 @@ def measurements(scale: Scale) -> tuple[Measurement, ...]:
         race("small", Stream(1_000, v1=100), Shape(), ("sase", "sase_uncounted", "identity"), scale.rounds(25)),
         memory("events", 100),
         memory("matches", 25),  # ten matches an event, see `Shape.selectivity`
+        *_large(scale),
     )
+
+
+def _large(scale: Scale) -> Iterator[Measurement]:
+    """`Spark's sort` is the same job with sort=spark: what it was before a worker sorted its partition."""
+    limit, rounds = scale.limit(LONG), scale.rounds(LARGE_ROUNDS)
+    some, all_relevant, most = scale.events(10_000_000), scale.events(20_000_000), scale.events(50_000_000)
+
+    def both(stream: Stream, shape: Shape) -> tuple[Contender, ...]:
+        return (
+            Contender("sase", "sase", stream, shape),
+            Contender("Spark's sort", "sase", stream, shape, {"sort": "spark"}),
+        )
+
+    for case, (v1, shape) in LARGE.items():
+        stream = Stream(all_relevant, v1=v1, types=len(shape.types))
+        joins = ("spark_join_bucketed",) if shape.negations and v1 > 100 else ()
+        others = tuple(Contender(peer, peer, stream, shape) for peer in ("unsorted", *joins))
+        yield Race(f"targets-large-{case}", (*both(stream, shape), *others), rounds, limit)
+    sparse = Stream(most, v1=10_000)
+    joined = Contender("spark_join_bucketed", "spark_join_bucketed", sparse, Shape())
+    yield Race("targets-large-sparse", (*both(sparse, Shape()), joined), rounds, limit)
+    sizes = tuple(
+        Contender(label, "sase", Stream(number, v1=10_000, types=4), Shape(negations=(2,)))
+        for label, number in (("10 M", some), ("50 M", most))
+    )
+    yield Race("targets-large-events", sizes, rounds, limit)
+    crowded = Contender("sase", "sase", Stream(most, v1=2, types=4), Shape(window=100, negations=(2,)))
+    yield WorkerMemory("targets-memory-crowded", crowded, limit)
+
+
+LARGE_ROUNDS = 3
+LARGE = {
+    "v1-100": (100, Shape(window=300)),
+    "v1-10000": (10_000, Shape()),
+    "v1-100-negation": (100, Shape(window=300, negations=(2,))),
+    "v1-10000-negation": (10_000, Shape(negations=(2,))),
+}
 
 
 CONFIGURATIONS = {
@@ -124,7 +165,25 @@ def targets() -> tuple[Target, ...]:
         _memory(memory, "10 M events, V1 = 100", "targets-memory-events"),
         _memory(memory, "10 M events, 100 M matches", "targets-memory-matches"),
         _time("identity job, small query", "1,000 events", 1.3, "targets-small", "sase", "identity"),
+        *(
+            _faster("the same, sorted by Spark", _case(case), 1.8, f"targets-large-{case}", "Spark's sort")
+            for case in LARGE
+        ),
+        *(
+            _time("scan + shuffle + identity, no sort", _case(case), 1.25, f"targets-large-{case}", "sase", "unsorted")
+            for case in LARGE
+        ),
+        _faster("the same, sorted by Spark", "50 M, 3 of 20 types", 1.4, "targets-large-sparse", "Spark's sort"),
+        _faster(bucketed, _case("v1-10000-negation"), 3, "targets-large-v1-10000-negation", "spark_join_bucketed"),
+        _faster(bucketed, "50 M, 3 of 20 types", 2, "targets-large-sparse", "spark_join_bucketed"),
+        _time("5× the events", "50 M over 10 M, all relevant", 5.5, "targets-large-events", "50 M", "10 M"),
+        _memory(memory, "50 M events, one key has half", "targets-memory-crowded"),
     )
+
+
+def _case(name: str) -> str:
+    v1, shape = LARGE[name]
+    return f"20 M, all relevant, V1 = {v1:,}{', one negation' if shape.negations else ''}"
 
 
 def _time(against: str, case: str, bound: float, measurement: str, label: str, base: str) -> Target:

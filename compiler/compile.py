@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
-from sase.compiler.emit.codegen import generate
 from sase.compiler.emit.explain import explain
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.plan import rules
@@ -15,6 +15,7 @@ from sase.compiler.plan.choose import Choices, choose
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import PhysicalPlan
 from sase.compiler.plan.planner import physical_plan
+from sase.compiler.plan.reach import reach
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 
@@ -37,7 +38,14 @@ class Compiled:
     query: BoundQuery
     choices: Choices
     physical: PhysicalPlan
-    job: str
+    version: str
+    standalone: str | None
+
+    @cached_property
+    def job(self) -> str:
+        from sase.compiler.emit.codegen import generate  # and jinja2, of which a plan has no need
+
+        return generate(self.physical, self.version, self.standalone)
 
     @property
     def plan(self) -> Plan:
@@ -75,12 +83,13 @@ def compile_bound(
     options = options or Options()
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
     physical = physical_plan(choices.chosen.plan, stream)
-    return Compiled(query, choices, physical, generate(physical, version, standalone))
+    return Compiled(query, choices, physical, version, standalone)
 
 
 def _for_stream(query: BoundQuery, options: Options) -> Options:
     """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
-    if query.within is None and len(query.variables) > 1:
+    bounded = query.within is not None if query.is_sequence else reach(query.branches) is not None
+    if not bounded and len(query.variables) > 1:
         found = Diagnostic(
             "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
             "would grow without end",
@@ -88,9 +97,18 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
             "add a window, such as WITHIN 12 hours",
         )
         raise SaseError([found], query.text, query.filename)
+    if query.arrivals:
+        found = Diagnostic(
+            f"{query.arrivals[0].name} is over all keys, and a stream is kept by key: it cannot be computed there yet",
+            query.span,
+            "leave it out, or run the query on events at rest",
+        )
+        raise SaseError([found], query.text, query.filename)
     strategy = options.strategy
     if strategy.slice not in ("auto", "off") or strategy.parallel in ("time", "both"):
         raise OptionError("a stream is not cut into time slices: leave slice and parallel out")
     if strategy.partitions is not None:
         raise OptionError("a stream has buckets of keys instead of partitions: see --buckets")
+    if strategy.sort != "auto":
+        raise OptionError("a stream sorts what the watermark releases: leave sort out")
     return replace(options, strategy=replace(strategy, slice="off", parallel="auto"))

@@ -277,6 +277,152 @@ def clicks() -> dict[str, list[Row]]:
     return days
 
 
+# ---- cars on the road ---------------------------------------------------------------------------
+
+
+def cars() -> Iterator[Row]:
+    """Two trips of twelve cars, the second one at night. A car reports every ten minutes how fast it is and how far it
+    came since it was started; two report an error. Car 11 stops after 40 minutes and is started again."""
+    chance = random.Random(2009)
+    stream: list[tuple[datetime, Row]] = []
+    for car in range(1, 13):
+        for hour, pace in ((7 + car % 3, 105 + 5 * car), (21 + car % 3, 95 + 4 * car)):
+            start = MONDAY + timedelta(hours=hour, minutes=chance.randrange(60))
+            begins = (0, 50) if (car, pace) == (11, 160) else (0,)
+            for begin in begins:
+                at = start + timedelta(minutes=begin)
+                stream.append((at, {"type": "START", "car_id": car, "start_time": at.hour}))
+                distance = 0
+                for minute in range(10, 41 if begin == 0 and len(begins) > 1 else 251, 10):
+                    speed = pace + chance.randrange(-20, 21)
+                    distance += speed // 6
+                    report = {"type": "STATUS", "car_id": car, "speed": speed, "distance": distance}
+                    stream.append((at + timedelta(minutes=minute), report))
+    for car, minute, code in ((4, 22 * 60 + 45, 7), (9, 22 * 60 + 5, 3)):
+        stream.append((MONDAY + timedelta(minutes=minute), {"type": "DTC", "car_id": car, "code": code}))
+    for at, row in sorted(stream, key=lambda event: event[0]):
+        yield {"ts": at.strftime("%Y-%m-%dT%H:%M:%SZ"), **row}
+
+
+def arrivals(text: str) -> list[Row]:
+    """`a1 d2` as events."""
+    return [{"type": name[0].upper(), "ts": int(name[1:])} for name in text.split()]
+
+
+LETTER = {"q3": "a1 d2 c3 a4 c5 d6", "q4": "a1 c2 b3 a4 c5 d6"}
+
+
+# ---- prices of a few days, for SQL --------------------------------------------------------------
+
+CLOSING = {
+    "ACME": (12, 17, 19, 15, 12, 14, 21, 21, 18, 20),
+    "GLOBEX": (30, 28, 27, 29, 33, 31, 35, 34),
+    "INITECH": (8, 8, 9, 10),
+}
+
+
+def ticker() -> list[Row]:
+    days = [MONDAY.date() + timedelta(days=day) for day in range(12) if day % 7 < 5]
+    return [
+        {"symbol": symbol, "day": day.isoformat(), "price": price}
+        for symbol, prices in CLOSING.items()
+        for day, price in zip(days, prices, strict=False)
+    ]
+
+
+# ---- a library, of which TelegraphCQ's paper tells ----------------------------------------------
+
+DOOR, DESK = 1, 2
+
+
+def library() -> Iterator[Row]:
+    """Readers at the door and at the desk. Book 11 leaves without a checkout, and 14 a whole minute after its own; 12
+    was checked out in time, and 13 at the door. Two people and a book meet at the door twice. Person 4 borrows a fourth
+    book within 30 days."""
+    start = MONDAY + timedelta(hours=10)
+    stream: list[tuple[float, Row]] = []
+
+    def add(second: float, kind: str, **rest: int) -> None:
+        stream.append((second, {"type": kind, **rest}))
+
+    for tag, seconds in {101: (0, 0.2, 0.5, 1.4, 3), 102: (0.3, 1.3, 1.9), 103: (5,)}.items():
+        for second in seconds:
+            add(second, "RFIDStream", tag_id=tag)
+    add(600, "Book", book_id=11, loc_id=DOOR)
+    add(660, "Checkout", person_id=2, book_id=12, loc_id=DESK)
+    add(700, "Book", book_id=12, loc_id=DOOR)
+    add(800, "Book", book_id=13, loc_id=DOOR)
+    add(801, "Checkout", person_id=3, book_id=13, loc_id=DESK)
+    add(900, "Checkout", person_id=1, book_id=14, loc_id=DESK)
+    add(960, "Book", book_id=14, loc_id=DOOR)
+    for second, person in ((699, 2), (701.5, 5), (960.5, 1), (961, 6)):
+        add(second, "Person", person_id=person, loc_id=DOOR)
+    for day, book in enumerate((21, 22, 23, 24)):
+        add(2000 + day * 86_400 * 9, "Checkout", person_id=4, book_id=book, loc_id=DESK)
+    for second, row in sorted(stream, key=lambda event: event[0]):
+        at = start + timedelta(seconds=second)
+        yield {"timestamp": at.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z", **row}
+
+
+# ---- boolean patterns ---------------------------------------------------------------------------
+
+
+def moment(minutes: float) -> str:
+    return (MONDAY + timedelta(hours=9, minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def sensors() -> list[Row]:
+    """Every room is measured every five minutes. Room 3 burns, smoke first; room 7 has heat and smoke at one time; in
+    room 5 somebody smokes, and room 8 is hot six minutes after its smoke."""
+    chance = random.Random(2009)
+
+    def smoke(minute: float, room: int, density: int) -> tuple[float, Row]:
+        return minute, {"type": "SMOKE", "room": room, "density": density}
+
+    def heat(minute: float, room: int, celsius: int) -> tuple[float, Row]:
+        return minute, {"type": "TEMPERATURE", "room": room, "celsius": celsius}
+
+    events = [smoke(41, 3, 140), heat(43, 3, 99), smoke(44, 3, 220), heat(45, 3, 130)]
+    events += [heat(70.5, 7, 180), smoke(70.5, 7, 400), smoke(90.5, 5, 150), smoke(50.5, 8, 160), heat(56.5, 8, 140)]
+    for room in range(1, 9):
+        for minute in range(chance.randrange(5), 120, 5):
+            events += [heat(minute, room, chance.randrange(18, 27)), smoke(minute + 2, room, chance.randrange(0, 30))]
+    return [{"ts": moment(minute), **row} for minute, row in sorted(events, key=lambda event: event[0])]
+
+
+def visits() -> list[Row]:
+    """Customer 4 comes to C, A and B, 7 to all three at once, 9 takes an hour from the first to the last."""
+    walks = {
+        4: "C10 A25 B60",
+        7: "B30 A30 C30 D31",
+        9: "A5 B20 C65",
+        2: "A1 B8 D40",
+        5: "B2 B9 C30",
+        6: "D3 C12 A80 B85",
+    }
+    rows = [
+        {"ts": moment(int(place[1:])), "type": "VISIT", "customer": customer, "location": place[0]}
+        for customer, walk in walks.items()
+        for place in walk.split()
+    ]
+    return sorted(rows, key=lambda row: (row["ts"], row["customer"], row["location"]))
+
+
+def trades() -> list[Row]:
+    """XYZ goes from 100 to 112 within ten minutes and down to 104; ABC rises too slowly, and DEF stays high."""
+    prices = {
+        "XYZ": "0:100 2:101 4:99 8:112 11:111 15:104 19:103 30:104",
+        "ABC": "0:50 4:51 9:53 14:55 18:58 22:54 27:51",
+        "DEF": "1:200 3:226 8:224 12:221 17:219",
+    }
+    rows = [
+        {"ts": moment(int(trade.split(":")[0])), "type": "TRADE", "stock": stock, "price": float(trade.split(":")[1])}
+        for stock, series in prices.items()
+        for trade in series.split()
+    ]
+    return sorted(rows, key=lambda row: (row["ts"], row["stock"]))
+
+
 # ---- files --------------------------------------------------------------------------------------
 
 
@@ -302,6 +448,14 @@ def main(folder: Path = DATA) -> None:
         write_csv(folder / "payments" / f"{name}.csv", rows)
     for name, rows in clicks().items():
         write_json_lines(folder / "clicks" / f"{name}.jsonl", rows)
+    write_json_lines(folder / "cars.jsonl", cars())
+    write_csv(folder / "ticker.csv", ticker())
+    write_json_lines(folder / "library.jsonl", library())
+    write_json_lines(folder / "sensors.jsonl", sensors())
+    write_csv(folder / "visits.csv", visits())
+    write_csv(folder / "trades.csv", trades())
+    for name, text in LETTER.items():
+        write_csv(folder / "vdms_pq" / f"{name}.csv", arrivals(text))
 
 
 if __name__ == "__main__":

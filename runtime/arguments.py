@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from sase.runtime.errors import SaseRunError
 
@@ -25,19 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a table of its own; may be repeated",
     )
     add_format_arguments(parser)
-    parser.add_argument(
-        "--out",
-        metavar="PATH",
-        help="where to write the matches: one file if it ends with .csv or .json, else a folder; - is standard output "
-        "(default: print some of them)",
-    )
-    parser.add_argument(
-        "--out-format",
-        choices=FORMATS,
-        help="format of the matches (default: what --out ends with, else parquet; json for -)",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
-    parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
+    add_output_arguments(parser)
     parser.add_argument(
         "--late-out",
         metavar="DIR",
@@ -53,13 +42,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
 
 
+def add_output_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where matches go."""
+    parser.add_argument(
+        "--out",
+        metavar="PATH",
+        help="where to write the matches: one file if it ends with .csv or .json, else a folder; - is standard output "
+        "(default: print some of them)",
+    )
+    parser.add_argument(
+        "--out-format",
+        choices=FORMATS,
+        help="format of the matches (default: what --out ends with, else parquet; json for -)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
+    parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
+
+
+def add_table_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--table",
+        metavar="NAME=PATH",
+        action="append",
+        default=[],
+        help="for SQL, what a name in FROM stands for: Parquet, JSON lines, CSV or Delta, a directory of them, or a "
+        "table; may be repeated",
+    )
+
+
 def add_format_arguments(parser: argparse.ArgumentParser) -> None:
     """How events are written."""
     parser.add_argument("--format", choices=FORMATS, help="format of the events, where their path does not tell")
     group = parser.add_argument_group("CSV")
-    group.add_argument("--delimiter", metavar="CHAR", default=",", help="between values (default: %(default)s)")
-    group.add_argument("--null", metavar="TEXT", default="", help="stands for NULL (default: nothing at all)")
+    group.add_argument("--delimiter", metavar="CHAR", help="between values (default: the catalog's, or ,)")
+    group.add_argument("--null", metavar="TEXT", help="stands for NULL (default: the catalog's, or nothing at all)")
     group.add_argument("--header", metavar="NAME,…", help="the columns of files that do not begin with their names")
+
+
+def csv_given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the arguments say of CSV; what they leave out is the catalog's to say."""
+    given = {name: getattr(arguments, name, None) for name in ("delimiter", "null", "header")}
+    if given["delimiter"]:
+        given["delimiter"] = given["delimiter"].replace("\\t", "\t")
+    if given["header"]:
+        given["header"] = tuple(name.strip() for name in given["header"].split(",") if name.strip())
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def add_stream_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,12 +12,19 @@ from contextlib import contextmanager
 class SaseRunError(Exception):
     """A run that cannot go on; the message says what is wrong and what to do.
 
-    `fragment` is the part of Spark SQL that failed, or the name of a function that Spark does not know.
+    `fragment` is the part of Spark SQL that failed, or the name of a function that Spark does not know; `where` is its
+    place in the query, where that is known.
     """
 
-    def __init__(self, message: str, fragment: str | None = None) -> None:
+    def __init__(self, message: str, fragment: str | None = None, where: str | None = None) -> None:
         super().__init__(message)
         self.fragment = fragment
+        self.where = where
+
+    @property
+    def report(self) -> str:
+        """As it is printed."""
+        return f"{self.where}: error: {self}" if self.where else f"error: {self}"
 
 
 @contextmanager
@@ -29,8 +38,23 @@ def explained() -> Iterator[None]:
         raise failure(error) from error
 
 
-def failure(error: Exception) -> SaseRunError:
-    """An exception of Spark as ours; where it tells which expression failed, with that."""
+@contextmanager
+def exiting(verbose: bool) -> Iterator[None]:
+    """Ends the program with 1 where the run cannot go on, and says why; with 130 after Ctrl-C."""
+    try:
+        yield
+    except SaseRunError as error:
+        if verbose:
+            traceback.print_exc()
+        print(error.report, file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def failure(error: Exception | str) -> SaseRunError:
+    """An exception of Spark, or its text, as ours; where it tells which expression failed, with that."""
     text = str(error)
     if unknown := _UNKNOWN.search(text):
         return SaseRunError(f"Spark has no function {unknown[1]}", unknown[1])
@@ -45,7 +69,7 @@ _PLACE = re.compile(r"^== SQL \(line \d+, position \d+\) ==\n(.*)\n( *)(\^+)$", 
 """Spark shows the SQL, and carets below the part that failed."""
 
 
-def explain(error: Exception) -> str:
+def explain(error: Exception | str) -> str:
     """What an exception of Spark comes down to: its innermost cause, without the trace."""
     text = str(error)
     if raised := re.search(r"\bSaseRunError: (.+)", text):

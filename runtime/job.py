@@ -5,28 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from sase.runtime.arguments import LIMIT, add_arguments, refuse_idle
-from sase.runtime.errors import SaseRunError, explained
+from sase.runtime.arguments import LIMIT, add_arguments, csv_given, refuse_idle
+from sase.runtime.errors import SaseRunError, exiting, explained
 from sase.runtime.events import Source, check
 from sase.runtime.interrupt import interruptible
 from sase.runtime.io.batches import bounded
-from sase.runtime.io.inputs import (
-    Csv,
-    Files,
-    Input,
-    InputAccount,
-    events_read,
-    find_inputs,
-    lies_in,
-    needed,
-    read_events,
-    specs,
-)
+from sase.runtime.io.files import Files, few, lies_in
+from sase.runtime.io.formats import Input
+from sase.runtime.io.inputs import InputAccount, events_read, find_inputs, needed, read_events, specs
 from sase.runtime.io.output import (
     STDOUT,
     format_to_write,
@@ -39,8 +30,10 @@ from sase.runtime.io.output import (
 )
 from sase.runtime.io.report import summary
 from sase.runtime.io.tally import Tally
+from sase.runtime.places import Place, placed
 from sase.runtime.session import session
 from sase.runtime.ssc import Options
+from sase.runtime.warm import warm_worker
 
 FindMatches = Callable[[DataFrame, Options], DataFrame]
 
@@ -60,6 +53,7 @@ def main(
     *,
     name: str,
     default_events: str | None = None,
+    places: Sequence[Place] = (),
     argv: Sequence[str] | None = None,
 ) -> None:
     """Runs a job from the command line; says what is wrong and exits with 1 where it cannot."""
@@ -69,16 +63,8 @@ def main(
     parser.epilog = EXAMPLES.format(prog=parser.prog)
     add_arguments(parser)
     arguments = parser.parse_args(argv)
-    try:
+    with exiting(arguments.verbose), placed(places):
         interruptible(lambda: run_job(find_matches, source, arguments, default_events, name=name))
-    except SaseRunError as error:
-        if arguments.verbose:
-            traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
 
 
 def run_job(
@@ -88,36 +74,42 @@ def run_job(
     default_events: str | None = None,
     *,
     name: str = "sase",
+    kernel: bool = False,
 ) -> int:
-    """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
+    """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError.
+
+    That there will be a `kernel` is good to know early: its worker takes some time to start.
+    """
     started = time.perf_counter()
     refuse_idle(arguments)
     given = specs(arguments, default_events)
     with explained():
-        spark = session(name, arguments.verbose)
-        inputs = find_inputs(spark, given, source.types, arguments.format, Csv.of(arguments))
+        spark = session(name, arguments.verbose, brief=few(given))
+        if kernel:
+            warm_worker(spark)
+        inputs = find_inputs(spark, given, source.types, arguments.format, replace(source.csv, **csv_given(arguments)))
         files, out, late = Files(spark), *_places(arguments)
         for option, place in (("--out", out), ("--late-out", late)):
             if place:
-                _protect(files, option, place, arguments.overwrite, inputs)
+                protect(files, option, place, arguments.overwrite, inputs)
         account, tally = InputAccount(spark), Tally(arguments.strict)
         options = Options(arguments.max_window_events_per_key)
         tables = read_events(spark, inputs, source)
         with bounded(spark, tables, source, inputs):
-            found = _deliver(find_matches(check(tables, source, tally), options), arguments)
+            found = deliver(find_matches(check(tables, source, tally), options), arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:
             publish(tally.rejected(), late, "json", arguments.overwrite)
         elif late and arguments.overwrite and files.are_known:
             files.delete(late)  # what an earlier run has rejected
         shown = [] if late or not counts.rejected else some_of(tally.rejected())
-        strangers = tally.strangers(counts)
+        unseen = tally.unseen_types(counts)
     print(summary(read, counts.relevant, found, time.perf_counter() - started), file=sys.stderr)
     if out:
         print(f"wrote {found:,} {'match' if found == 1 else 'matches'} to {out}", file=sys.stderr)
     if counts.rejected:
         print(f"rejected: {counts.rejected}" + (f"; see {late}" if late else ""), file=sys.stderr)
-    for text in (*(f"  {row}" for row in shown), *strangers):
+    for text in (*(f"  {row}" for row in shown), *unseen):
         print(text, file=sys.stderr)
     return 0
 
@@ -128,7 +120,7 @@ def _places(arguments: argparse.Namespace) -> tuple[str | None, str | None]:
     return out, arguments.late_out or (out and late_place(out))
 
 
-def _protect(files: Files, option: str, place: str, overwrite: bool, inputs: Iterable[Input]) -> None:
+def protect(files: Files, option: str, place: str, overwrite: bool, inputs: Iterable[Input]) -> None:
     """Refuses to write over anything that is not meant to go. (Spark Connect looks by itself, if later.)"""
     if not files.exists(place):
         return
@@ -140,7 +132,7 @@ def _protect(files: Files, option: str, place: str, overwrite: bool, inputs: Ite
             raise SaseRunError(f"{option} {place} would replace the events in {path}: choose another {option}")
 
 
-def _deliver(matches: DataFrame, arguments: argparse.Namespace) -> int:
+def deliver(matches: DataFrame, arguments: argparse.Namespace) -> int:
     if arguments.out is None:
         return show(matches, arguments.limit or LIMIT)
     format = format_to_write(arguments)

@@ -6,6 +6,7 @@ Simple predicates are not here: Spark has turned them into the state bits of eac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,8 +77,13 @@ class Pattern:
 
 def match_column(variable: str, column: str) -> str:
     """The column of a match, as a worker hands it over: `x.id` for x's id, and never one name for two of them."""
+    return f"{variable_column(variable)}.{column}"
+
+
+def variable_column(variable: str) -> str:
+    """The column of a variable that comes as one value."""
     plain = "." not in variable and "`" not in variable
-    return f"{variable if plain else '`' + variable.replace('`', '``') + '`'}.{column}"
+    return variable if plain else "`" + variable.replace("`", "``") + "`"
 
 
 @dataclass(frozen=True)
@@ -94,3 +100,137 @@ class Outside:
     before: str | None
     keyed: bool
     columns: tuple[str, ...] = ()
+
+
+# ---- combinations: events in any order, alternatives, groups --------------------------------------------------------
+
+Before = tuple[str, str]
+"""The first variable's event is strictly before the second's."""
+
+
+@dataclass(frozen=True)
+class Apart:
+    """`later.time - earlier.time < ticks`. Ticks that are not positive put `later` before `earlier`."""
+
+    earlier: str
+    later: str
+    ticks: int
+
+
+@dataclass(frozen=True)
+class Latest:
+    """A match is certain with its latest event."""
+
+
+@dataclass(frozen=True)
+class Earliest:
+    """A match is certain this long after its earliest event: a group is open until then."""
+
+    ticks: int
+
+
+@dataclass(frozen=True)
+class At:
+    """A match is certain with this event."""
+
+    variable: str
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A match is certain this long after this event."""
+
+    variable: str
+    ticks: int
+
+
+Instant = Latest | Earliest | At | Derived
+
+
+@dataclass(frozen=True)
+class Group:
+    """Events that could be added to a match: it is forbidden if there are any, or gets all of them (`collect`).
+
+    The relations and clauses speak of the group's own variables, of the match's, and of enclosing groups'. A binding
+    counts if no inner group has one. Events of a match and of its groups are all different.
+    """
+
+    variables: tuple[str, ...]
+    before: tuple[Before, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    where: tuple[Clause, ...] = ()
+    groups: tuple[Group, ...] = ()
+    collect: bool = False
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One way to match: different events for its variables that meet all relations and clauses, and its groups.
+
+    `order` is the binding order, where it is chosen by hand or by cost. Each of its tuples names all variables: the one
+    that holds the latest row, then the others in the order in which they are bound. A variable without a tuple of its
+    own, and one that can be the latest, is given one.
+    """
+
+    variables: tuple[str, ...]
+    before: tuple[Before, ...] = ()
+    apart: tuple[Apart, ...] = ()
+    where: tuple[Clause, ...] = ()
+    groups: tuple[Group, ...] = ()
+    instant: Instant = Latest()
+    order: tuple[tuple[str, ...], ...] = ()
+
+
+BORROWED = 1 << 62
+"""The state bit of an event that is also in another time slice: here it may not be the latest row of a match."""
+
+USED = 1 << 61
+"""The state bit of an event that an `exclusive` match has used up."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Events in any order, alternatives and groups, with what is checked while matches are built.
+
+    Bit i of an event's state bits says that it may fill `variables[i]`. A variable that several branches bind, or look
+    for in groups, has one bit. With `once`, equal assignments of several branches are one match.
+
+    Of the matches with the same latest row, `select` keeps those whose events are the `first` or `last` of the named
+    variables, one variable after the other. `exclusive`: events of a reported match take part in no later one.
+    """
+
+    branches: tuple[Branch, ...]
+    once: bool = True
+    select: tuple[tuple[str, Literal["first", "last"]], ...] = ()
+    exclusive: bool = False
+
+    @property
+    def positive(self) -> tuple[str, ...]:
+        """In the order of their first appearance."""
+        return tuple(dict.fromkeys(variable for branch in self.branches for variable in branch.variables))
+
+    @property
+    def collected(self) -> tuple[str, ...]:
+        """The variables whose events come as an array."""
+        groups = (group for branch in self.branches for group in branch.groups if group.collect)
+        return tuple(dict.fromkeys(variable for group in groups for variable in group.variables))
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The positive variables that some branch does not bind."""
+        return tuple(v for v in self.positive if any(v not in branch.variables for branch in self.branches))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The positive variables, then those of groups, in the order of their first appearance."""
+        grouped = (v for branch in self.branches for group in branch.groups for v in _grouped(group))
+        return tuple(dict.fromkeys((*self.positive, *grouped)))
+
+    def bit(self, variable: str) -> int:
+        return 1 << self.variables.index(variable)
+
+
+def _grouped(group: Group) -> Iterator[str]:
+    yield from group.variables
+    for inner in group.groups:
+        yield from _grouped(inner)

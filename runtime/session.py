@@ -14,6 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from sase.runtime.archive import archive_options
 from sase.runtime.errors import SaseRunError
 from sase.runtime.io.report import starting
 from sase.runtime.java import ensure_java
@@ -26,14 +27,21 @@ BATCHES = {BATCH_ROWS: "1000", BATCH_BYTES: str((1 << 31) - 1)}
 tenth of Spark's 10,000 rows takes no longer, and a hundredth more than twice as long."""
 
 
-def session(name: str = "sase", verbose: bool = False, bar: bool = True) -> SparkSession:
-    """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say."""
-    settings = {**_manners(name, verbose, bar), **BATCHES}
+ROOMY = "-XX:MetaspaceSize=256m"
+"""Else Java collects garbage again and again while it loads Spark's classes."""
+BRIEF = "-XX:TieredStopAtLevel=1"
+"""For a Java of a few seconds: the better one of its two compilers takes longer than it saves."""
+
+
+def session(name: str = "sase", verbose: bool = False, bar: bool = True, brief: bool = False) -> SparkSession:
+    """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say. A local
+    one that is `brief` is quick to start, and slow at long work."""
+    settings = {**_settings(name, verbose, bar), **BATCHES}
     if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ and not is_remote():
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             _join_submitted(settings)
         else:
-            _start_local(settings, verbose)
+            _start_local(settings, verbose, brief)
     if not verbose:
         # PySpark logs a failed query with its Java trace, and then raises the same as an exception.
         for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -51,11 +59,11 @@ def _join_submitted(settings: dict[str, str]) -> None:
     SparkContext(conf=_add(SparkConf(), settings))
 
 
-def _start_local(settings: dict[str, str], verbose: bool) -> None:
+def _start_local(settings: dict[str, str], verbose: bool, brief: bool) -> None:
     starting()
-    ensure_java()
+    java = ensure_java()
     # A stream that is stopped while its sink works matches a long message with a recursive expression.
-    settings |= {"spark.driver.extraJavaOptions": "-Xss16m"}
+    options = ["-Xss16m"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers take `python3` from the PATH
     if not {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & os.environ.keys():
         # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself, and
@@ -65,11 +73,16 @@ def _start_local(settings: dict[str, str], verbose: bool) -> None:
             "spark.driver.memory": f"{_memory_to_use() >> 20}m",
             "spark.sql.shuffle.partitions": str(PARTITIONS_PER_CORE * (os.cpu_count() or 1)),
         }
+        os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)
+        if "SPARK_SUBMIT_OPTS" not in os.environ:
+            options += [ROOMY, archive_options(java), *([BRIEF] if brief else [])]
+    settings |= {"spark.driver.extraJavaOptions": " ".join(filter(None, options))}
     conf = _add(SparkConf(), settings)
     log = None if verbose else _StartupLog()
     try:
         if SparkContext._gateway is None:
-            pipe = {} if log is None else {"stderr": log.pipe}
+            # Whoever reads our stdout waits for all that hold it, and Java may take longer to end than we do.
+            pipe = {} if log is None else {"stdout": log.pipe, "stderr": log.pipe}
             SparkContext._ensure_initialized(gateway=launch_gateway(conf, pipe))  # type: ignore[no-untyped-call]
         SparkContext(conf=conf)
     except PySparkRuntimeError as error:
@@ -79,7 +92,7 @@ def _start_local(settings: dict[str, str], verbose: bool) -> None:
             log.let_through()
 
 
-def _manners(name: str, verbose: bool, bar: bool) -> dict[str, str]:
+def _settings(name: str, verbose: bool, bar: bool) -> dict[str, str]:
     bar = bar and not verbose and sys.stderr.isatty()
     # A failed task is logged as an error with its Java trace, and then reaches us as an exception.
     level = "INFO" if verbose else "FATAL"
@@ -98,7 +111,7 @@ def _memory_to_use() -> int:
     return min(max(installed // 4, 1 << 30), 16 << 30)
 
 
-_CHATTER = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
+_NOISE = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
 """What PySpark prints whenever a stateful operator starts, whatever the log level."""
 _TRACE = b"Traceback (most recent call last):"
 
@@ -126,7 +139,7 @@ class _StartupLog:
             # Whole lines, so that chatter can be told from the rest. A progress bar has no line end, and passes.
             *lines, rest = (rest + chunk).split(b"\n")
             worth = b"".join(line + b"\n" for line in self._worth_saying(lines))
-            if not (self._trace or rest.startswith(_CHATTER) or _TRACE.startswith(rest)):
+            if not (self._trace or rest.startswith(_NOISE) or _TRACE.startswith(rest)):
                 worth, rest = worth + rest, b""
             os.write(2, worth)
 
@@ -139,7 +152,7 @@ class _StartupLog:
             if trace and line.startswith(b"BrokenPipeError") and any(b"pyspark/daemon.py" in part for part in trace):
                 continue  # a worker that was at work for a job that has been cancelled
             yield from trace
-            if line and not line.startswith(_CHATTER):
+            if line and not line.startswith(_NOISE):
                 yield line
 
     def let_through(self) -> None:

@@ -1,5 +1,6 @@
 """Sequence scan and construction (SSC) over a Spark partition: Arrow batches of events in, batches of matches out.
 
+relevant.repartition("id").mapInArrow(scan_and_construct(..., code="id"), schema)
 relevant.repartition("id").sortWithinPartitions("id", "ts", "seq").mapInArrow(scan_and_construct(...), schema)
 """
 
@@ -9,15 +10,15 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernels.encode import encode_pattern
+from sase.runtime.operator.construction import construction
 from sase.runtime.operator.matcher import Task
-from sase.runtime.pattern import Pattern, match_column
+from sase.runtime.pattern import Combination, Pattern, match_column, variable_column
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -46,16 +47,29 @@ def check_limit(events: int | None) -> None:
         raise SaseRunError("a window has at least 1 event of a key")
 
 
+def check_pattern(pattern: Pattern | Combination, emit: Mapping[str, Sequence[str]]) -> None:
+    """ValueError where it is not one that the kernel can run, or has no such variables."""
+    construction(pattern)
+    bound = pattern.positive + (pattern.collected if isinstance(pattern, Combination) else ())
+    if unknown := set(emit) - set(bound):
+        raise ValueError(f"emit names {sorted(unknown)}, which are no positive components")
+    if not emit or not all(emit.values()):
+        raise ValueError("emit must name a variable, and a column for every variable")
+
+
 def scan_and_construct(
-    pattern: Pattern,
+    pattern: Pattern | Combination,
     *,
     by: Sequence[str],
     time: str,
     order: str | None,
     states: str,
     emit: Mapping[str, Sequence[str]],
+    started: str | None = None,
+    detected: str | None = None,
     cross: Sequence[str] = (),
     columns: Sequence[str] = (),
+    code: str | None = None,
     options: Options | None = None,
     bootstrap: Callable[[], None] | None = None,
     batch_rows: int = 65_536,
@@ -63,9 +77,14 @@ def scan_and_construct(
 ) -> Worker:
     """A function for `mapInArrow` that finds the matches of `pattern` in a partition sorted by (by, time, order).
 
+    With `code`, the partition comes in any order, and is sorted in the worker: it names a column of integers that are
+    equal where the `by` columns are. They need not differ where those do, but if that were common, it would be slow.
+
     `time` is a time or an integer, `states` the state bits of each event. Events with equal `by` columns form a group,
-    and a match stays in its group. It has a column for each variable and column of `emit` (see `match_schema`). The
-    window is enforced if `pattern` asks for it in the scan or in the construction, and otherwise left to the caller.
+    and a match stays in its group. It has a column for each variable and column of `emit` (see `match_schema`). That of
+    a `Combination` also has the ticks of its earliest event and of its instant, as `started` and `detected`, where they
+    are named. The window is enforced if a `Pattern` asks for it in the scan or in the construction, and otherwise left
+    to the caller.
     With `cross` columns (Multi-PAIS), an event that agrees on them with no instance of the previous stack is not
     pushed; matches that disagree on them are still the caller's to remove. `columns` are the names of the input's
     columns, where it comes under other names: `mapInArrow` takes no column whose name has a dot or a backquote.
@@ -73,11 +92,7 @@ def scan_and_construct(
     The result is pickled by value and holds no object of this package, so a worker can load it in any case and explain
     what it misses. It calls `bootstrap` first, which may bring the package along.
     """
-    encode_pattern(pattern)
-    if strangers := set(emit) - set(pattern.positive):
-        raise ValueError(f"emit names {sorted(strangers)}, which are no positive components")
-    if not emit or not all(emit.values()):
-        raise ValueError("emit must name a variable, and a column for every variable")
+    check_pattern(pattern, emit)
     if batch_rows < 1 or chunk_rows < 1:
         raise ValueError("batch_rows and chunk_rows must be at least 1")
     emitted = tuple((variable, tuple(columns)) for variable, columns in emit.items())
@@ -96,6 +111,9 @@ def scan_and_construct(
             jit=jit,
             cross=tuple(cross),
             names=tuple(columns),
+            started=started,
+            detected=detected,
+            code=code,
             limit=options.max_window_events_per_key,
         )
     )
@@ -121,27 +139,61 @@ def scan_and_construct(
     return worker
 
 
-def match_schema(schema: StructType, emit: Mapping[str, Sequence[str]]) -> StructType:
-    """The schema of the matches as they come from the worker, given that of the events: a column `x.id` for x's id."""
-    from pyspark.sql.types import StructField, StructType
+def match_schema(
+    schema: StructType,
+    emit: Mapping[str, Sequence[str]],
+    pattern: Pattern | Combination | None = None,
+    *,
+    started: str | None = None,
+    detected: str | None = None,
+) -> StructType:
+    """The schema of the matches as they come from the worker, given that of the events: a column `x.id` for x's id.
 
-    return StructType(
-        [
-            StructField(match_column(variable, column), schema[column].dataType)
-            for variable, columns in emit.items()
-            for column in columns
-        ]
-    )
+    A variable that a match may leave unbound is one column, a struct or NULL; one that is collected, an array of them.
+    """
+    from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+
+    fields = []
+    for variable, columns in emit.items():
+        struct = StructType([StructField(column, schema[column].dataType) for column in columns])
+        match shape(variable, pattern):
+            case "struct":
+                fields += [StructField(match_column(variable, field.name), field.dataType) for field in struct]
+            case "optional":
+                fields.append(StructField(variable_column(variable), struct))
+            case "array":
+                fields.append(StructField(variable_column(variable), ArrayType(struct)))
+    fields += [StructField(name, LongType()) for name in (started, detected) if name is not None]
+    return StructType(fields)
 
 
-def structs(emit: Mapping[str, Sequence[str]]) -> list[str]:
+def structs(
+    emit: Mapping[str, Sequence[str]],
+    pattern: Pattern | Combination | None = None,
+    *,
+    started: str | None = None,
+    detected: str | None = None,
+) -> list[str]:
     """In SQL, the matches with one struct per variable.
 
     Made by Spark, which leaves out what later steps take apart again: a third of the time of a query with many matches.
     """
     from sase.runtime.events import quoted
 
-    def fields(variable: str, columns: Sequence[str]) -> str:
-        return ", ".join(f"{quoted(match_column(variable, column))} AS {quoted(column)}" for column in columns)
+    def value(variable: str, columns: Sequence[str]) -> str:
+        if shape(variable, pattern) != "struct":
+            return quoted(variable_column(variable))
+        fields = ", ".join(f"{quoted(match_column(variable, column))} AS {quoted(column)}" for column in columns)
+        return f"struct({fields})"
 
-    return [f"struct({fields(variable, columns)}) AS {quoted(variable)}" for variable, columns in emit.items()]
+    named = [f"{value(variable, columns)} AS {quoted(variable)}" for variable, columns in emit.items()]
+    return named + [quoted(name) for name in (started, detected) if name is not None]
+
+
+def shape(variable: str, pattern: Pattern | Combination | None) -> Literal["struct", "optional", "array"]:
+    """What a match has of a variable: an event, an event or NULL, or an array of events."""
+    if not isinstance(pattern, Combination):
+        return "struct"
+    if variable in pattern.collected:
+        return "array"
+    return "optional" if variable in pattern.optional else "struct"

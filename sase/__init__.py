@@ -4,6 +4,8 @@ query = sase.compile(text, catalog=sase.Catalog.load("retail.toml"))
 print(query.job)          # the generated source
 print(query.explain())    # logical and physical plan
 query.run(events)         # DataFrame → DataFrame of matches
+
+sase.sql("SELECT * FROM ticker MATCH_RECOGNIZE (…)", dialect="trino")   # a DataFrame, lazily
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from sase.pictures.timeline import timeline as timeline
     from sase.runtime.errors import SaseRunError as SaseRunError
     from sase.runtime.session import session as session
+    from sase.statement import Statement as Statement
+    from sase.statement import compile_sql as compile_sql
+    from sase.statement import sql as sql
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,11 +40,14 @@ __all__ = [
     "Query",
     "SaseError",
     "SaseRunError",
+    "Statement",
     "Statistics",
     "compile",
+    "compile_sql",
     "nfa",
     "plan",
     "session",
+    "sql",
     "stacks",
     "stages",
     "statistics",
@@ -54,11 +62,14 @@ _HOMES = {
     "Query": "sase.api",
     "SaseError": "sase.compiler.core.errors",
     "SaseRunError": "sase.runtime.errors",
+    "Statement": "sase.statement",
     "Statistics": "sase.compiler.plan.statistics",
     "compile": "sase.api",
+    "compile_sql": "sase.statement",
     "nfa": "sase.pictures.nfa",
     "plan": "sase.pictures.plan",
     "session": "sase.runtime.session",
+    "sql": "sase.statement",
     "stacks": "sase.pictures.stacks",
     "stages": "sase.pictures.stages",
     "statistics": "sase.analysis.statistics",

@@ -6,6 +6,7 @@ import builtins
 import linecache
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -18,10 +19,9 @@ from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
 from sase.compiler.languages.front_end import Parsed
-from sase.compiler.languages.sase.front_end import read
+from sase.compiler.languages.registry import read
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
-from sase.standalone import preamble
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.events import Events, Frames
     from sase.jobs import BatchJob, StreamJob
+    from sase.runtime.errors import SaseRunError
     from sase.runtime.io.tally import Tally
     from sase.runtime.stream.ssc import Stream
 
@@ -56,9 +57,9 @@ class Query:
         names). A mapping gives each event type its own table; the key None is a shared one.
 
         Events without a time or a type cannot take part; once the first action is over, a warning on the logger
-        `sase` says how many there were. Where a window of a key holds more events than `max_window_events_per_key`, the
-        run fails and names the key, rather than run out of memory. Streaming events give a streaming DataFrame; see
-        `follow` for its options.
+        `sase` says how many there were, or where in the query it has failed (`explained` makes that an exception).
+        Where a window of a key holds more events than `max_window_events_per_key`, the run fails and names the key,
+        rather than run out of memory. Streaming events give a streaming DataFrame; see `follow` for its options.
         """
         from sase.runtime.events import streaming
 
@@ -69,7 +70,7 @@ class Query:
             raise OptionError(f"{', '.join(stream)}: these are options of a stream, and the events are none")
 
         matches, tally = self.watched(tables, max_window_events_per_key)
-        tally.warn()
+        tally.warn(self._tell)
         return matches
 
     def watched(self, tables: Frames, max_window_events_per_key: int | None = None) -> tuple[DataFrame, Tally]:
@@ -84,7 +85,25 @@ class Query:
         tally = Tally()
         checked = check(tables, self.batch_job.SOURCE, tally)
         options = Options(max_window_events_per_key)
-        return remember(self.batch_job.find_matches(checked, options), self, tables), tally
+        with self.explained():
+            return remember(self.batch_job.find_matches(checked, options), self, tables), tally
+
+    def explained(self) -> AbstractContextManager[None]:
+        """What fails in Spark inside of it is said in short, and at its place in the query:
+
+        with query.explained():
+            matches.show()
+        """
+        from sase.places import placed
+
+        return placed(self.compiled.query)
+
+    def _tell(self, error: SaseRunError) -> None:
+        """Logs where in the query an action has failed. Spark raises its own exception, for whoever has called it."""
+        from sase.places import at_its_place
+
+        if found := at_its_place(error, self.compiled.query):
+            logging.getLogger("sase").error(found)
 
     def tables(self, events: Events | None = None) -> Frames:
         """The events as DataFrames, each with its event type, or None for several."""
@@ -109,7 +128,8 @@ class Query:
         for name in options:
             if name not in known:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
-        stream = self.stream_job.follow(self.tables(events), StreamOptions(**options))
+        with self.explained():
+            stream = self.stream_job.follow(self.tables(events), StreamOptions(**options))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -131,7 +151,8 @@ class Query:
         """What `analyze` tells, as data."""
         from sase.analysis.stages import stages
 
-        return stages(self, self.tables(events))
+        with self.explained():
+            return stages(self, self.tables(events))
 
     @cached_property
     def module(self) -> ModuleType:
@@ -183,9 +204,12 @@ def compile(
     standalone: bool = False,
     stream: bool = False,
     filename: str = "query.sase",
+    language: str | None = None,
     **strategy: Any,
 ) -> Query:
     """Compiles a query: its text, or what a front end has read.
+
+    Its first words tell which `language` it is in, unless one is given: `"sase"`, `"telegraphcq"` or `"vdms-pq"`.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
     `events` does, or that of what FROM names. `parameters` gives values to `{name}` and `WITHIN T`. `standalone` makes
@@ -196,7 +220,7 @@ def compile(
     `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
     `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
-    parsed = text if isinstance(text, Parsed) else read(text, filename)
+    parsed = text if isinstance(text, Parsed) else read(text, filename, language)
     catalog = catalog or Catalog()
     if parameters:
         catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
@@ -206,18 +230,23 @@ def compile(
             raise CatalogError(
                 "no event types are known: give a catalog with types, or the events to read the schema from"
             )
-        catalog = with_schema(catalog, parsed, columns_of(events))
+        catalog = with_schema(catalog, parsed, columns_of(events, catalog))
     if isinstance(statistics, str | PathLike):
         statistics = Statistics.load(fspath(statistics))
     options = Options(frozenset(disable), chosen(strategy), statistics)
 
     def compiled(stream: bool) -> Compiled:
+        runtime = None
+        if standalone:
+            from sase.standalone import preamble
+
+            runtime = preamble(stream)
         return compile_query(
             parsed,
             catalog,
             options,
             version=sase.__version__,
-            standalone=preamble(stream) if standalone else None,
+            standalone=runtime,
             stream=stream,
         )
 
@@ -232,12 +261,12 @@ def chosen(strategy: Mapping[str, Any]) -> Strategy:
     return Strategy(**strategy)
 
 
-def columns_of(events: Events) -> dict[str | None, dict[str, str]]:
+def columns_of(events: Events, catalog: Catalog) -> dict[str | None, dict[str, str]]:
     """Column names and types, by event type; None stands for a table of all types."""
     from sase.events import as_they_are
 
     columns: dict[str | None, dict[str, str]] = {}
-    for name, table in as_they_are(events):
+    for name, table in as_they_are(events, catalog):
         for field in table.schema.fields:
             columns.setdefault(name, {}).setdefault(field.name, field.dataType.simpleString())
     return columns

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import OptionError
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from sase.runtime.events import Source
-    from sase.runtime.io.inputs import Input
+    from sase.runtime.events import Csv, Source
+    from sase.runtime.io.formats import Input
 
     Frames: TypeAlias = list[tuple[str | None, DataFrame]]
     Read: TypeAlias = Callable[[SparkSession, Input], DataFrame]
@@ -39,14 +40,22 @@ def opened(events: Events, source: Source) -> Frames:
         return frame
 
     wanted = [(name, table) for name, table in pairs if name in source.types or (name is None and shared)]
-    return [(name, _frame(name, table, read)) for name, table in wanted]
+    return [(name, _frame(name, table, read, source.csv)) for name, table in wanted]
 
 
-def as_they_are(events: Events) -> Frames:
+def as_they_are(events: Events, catalog: Catalog | None = None) -> Frames:
     """The tables with the columns and types that the data itself has."""
     from sase.runtime.io.inputs import inferred
 
-    return [(name, _frame(name, table, inferred)) for name, table in _pairs(events)]
+    csv = csv_of(catalog or Catalog())
+    return [(name, _frame(name, table, inferred, csv)) for name, table in _pairs(events)]
+
+
+def csv_of(catalog: Catalog) -> Csv:
+    """How the runtime is told what the catalog says of CSV."""
+    from sase.runtime.events import Csv
+
+    return Csv(**asdict(catalog.csv))
 
 
 def is_frame(value: object) -> bool:
@@ -66,7 +75,7 @@ def _pairs(events: Events) -> list[tuple[str | None, Table]]:
     return [(None, events)]
 
 
-def _frame(event_type: str | None, table: Table, read: Read) -> DataFrame:
+def _frame(event_type: str | None, table: Table, read: Read, csv: Csv) -> DataFrame:
     import pandas
     import pyarrow
     from pyspark.sql import DataFrame
@@ -88,7 +97,7 @@ def _frame(event_type: str | None, table: Table, read: Read) -> DataFrame:
         case str() | PathLike():
             with explained():
                 spark = session()
-                return read(spark, find(spark, event_type, fspath(table)))
+                return read(spark, find(spark, event_type, fspath(table), csv=csv))
         case _:
             raise OptionError(
                 f"events are a DataFrame of Spark or pandas, an Arrow table, a path or the name of a table, and not a "

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sase.compiler.plan.cost import cost
+from sase.compiler.plan.statistics import DEFAULT_WINDOWS
 from sase.runtime.io.report import duration
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sase.events import Frames
 
 HOUR = 3600.0
+WORTH_A_LOOK = HOUR / 100
+"""Seconds for the events that are assumed without statistics: from here on, the tables are asked for their size."""
 EVENT_BYTES = 64
 """What an event takes in a file, more or less."""
 UNKNOWN = 1 << 60
@@ -24,12 +27,12 @@ UNKNOWN = 1 << 60
 
 
 def warning(query: Query, tables: Callable[[], Frames]) -> str | None:
-    """Of hours, by the cost model. Without statistics, the sizes of the tables tell how many events there are; then
-    only a query without a window is warned of, as nothing tells how many windows there are."""
+    """Of hours, by the cost model. Without statistics, the sizes of the tables tell how many events there are, and the
+    stated default how many windows they are spread over, which is then said."""
     choices, bound = query.compiled.choices, query.compiled.query
     statistics: Statistics | None = choices.statistics
     if not choices.measured:
-        if bound.within is not None or choices.chosen.cost.seconds < HOUR:
+        if choices.chosen.cost.seconds < WORTH_A_LOOK:
             return None
         statistics = _scaled(choices.statistics, sum(_size(frame) for _, frame in tables()) / EVENT_BYTES)
     if statistics is None or (expected := cost(choices.chosen.plan, statistics)).seconds < HOUR:
@@ -37,9 +40,11 @@ def warning(query: Query, tables: Callable[[], Frames]) -> str | None:
     missing = [] if bound.within else ["WITHIN"]
     missing += [] if choices.chosen.plan.scan.partition else ["an equivalence test such as [id]"]
     advice = f"; {' or '.join(missing)} would bound it" if missing else ""
+    spread = "" if choices.measured or not bound.within else f", spread over {DEFAULT_WINDOWS:.0f} windows,"
+    better = "" if not spread else "; `sase statistics` tells how they are spread"
     return (
-        f"by the cost model, about {statistics.events:,.0f} events take {duration(expected.seconds)} and give "
-        f"{expected.matches:,.0f} matches{advice}"
+        f"by the cost model, about {statistics.events:,.0f} events{spread} take {duration(expected.seconds)} and give "
+        f"{expected.matches:,.0f} matches{advice}{better}"
     )
 
 

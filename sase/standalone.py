@@ -25,7 +25,8 @@ def runtime_sources(stream: bool) -> Iterator[tuple[str, str]]:
 def preamble(stream: bool = False) -> str:
     """Python source that makes `sase.runtime` importable wherever it runs."""
     sources = [("sase/__init__.py", f'__version__ = "{sase.__version__}"\n')]
-    for path, source in sorted(runtime_sources(stream)):
+    cache = files("sase").joinpath("cache.py").read_text(encoding="utf-8")
+    for path, source in [("cache.py", cache), *sorted(runtime_sources(stream))]:
         assert "'''" not in source, f"{path} is written between triple single quotes"
         sources.append((f"sase/{path}", source))
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)

@@ -4,7 +4,9 @@
     matches  (a1, b3)
 
 `a3` is an event of type A at time 3; `login@9:30(user=7)` is the form for any type, and for times of a clock.
-A match names its events in the order of the pattern. Behind `matches` there may be nothing: then there is none.
+A match names its events in the order of the pattern: `-` is a variable that is not bound, `{b2 b3}` one that stands for
+several events, collected or repeated, and `(a1, b3)@6` a match that is certain at 6. Behind `matches` there may be
+nothing: then there is none.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, SaseError, did_you_mean
 from sase.compiler.languages.front_end import Parsed
-from sase.compiler.languages.sase.front_end import read
+from sase.compiler.languages.registry import NAMES, read
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
@@ -45,6 +47,11 @@ class Event:
         return self.name.lower() == other.name.lower() and set(other.values) <= set(self.values)
 
 
+Seen = int | frozenset[int] | str | None
+"""Of a match, the number of an event, or those of several, or None where a variable is unbound; the last one may be the
+time at which it is certain, as it is written."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A query, events by their numbers, and the matches that there should be, each as numbers of events."""
@@ -53,27 +60,39 @@ class Case:
     title: str
     query: Parsed
     given: tuple[Event, ...]
-    matches: tuple[tuple[int, ...], ...]
+    matches: tuple[tuple[Seen, ...], ...]
 
-    def named(self, match: Sequence[int]) -> str:
+    @property
+    def timed(self) -> bool:
+        return any(isinstance(match[-1], str) for match in self.matches if match)
+
+    def named(self, match: Sequence[Seen]) -> str:
+        *events, last = match
+        if isinstance(last, str):
+            return f"({', '.join(map(self._name, events))})@{last}"
         return f"({', '.join(map(self._name, match))})"
 
-    def _name(self, number: int) -> str:
-        event = self.given[number]
+    def _name(self, seen: Seen) -> str:
+        if seen is None:
+            return "-"
+        if isinstance(seen, frozenset):
+            return "{" + " ".join(map(self._name, sorted(seen))) + "}"
+        assert isinstance(seen, int)
+        event = self.given[seen]
         alone = Event(event.name)
         return str(alone if sum(each.is_meant_by(alone) for each in self.given) == 1 else event)
 
 
-def cases_in(text: str, name: str) -> list[Case]:
+def cases_in(text: str, name: str, language: str | None = None) -> list[Case]:
     """The tests in a file. In a query's own file they are comments that begin with `test`, and perhaps a title:
-    `/* test: who buys is left alone`. In Markdown, they are blocks `events`, each behind a block `sase`."""
+    `/* test: who buys is left alone`. In Markdown, they are blocks `events`, each behind a block of a language."""
     if name.endswith(".md"):
         return [
-            _case(f"{name}:{behind.line}", "", read(query.text, f"{name}:{query.line}"), behind.text)
+            _case(f"{name}:{behind.line}", "", read(query.text, f"{name}:{query.line}", query.kind), behind.text)
             for query, behind in pairwise(blocks(text))
-            if query.kind == "sase" and behind.kind == "events"
+            if query.kind in NAMES and behind.kind == "events"
         ]
-    parsed = read(text, name)
+    parsed = read(text, name, language)
     return [
         _case(f"{name}:{text.count(chr(10), 0, found.start()) + 1}", found[1].strip(), parsed, found[2])
         for found in re.finditer(r"/\*\s*test\b:?([^\n]*)\n(.*?)\*/", text, re.DOTALL)
@@ -100,13 +119,11 @@ def _case(place: str, title: str, query: Parsed, text: str) -> Case:
         if head.strip():
             raise OptionError(f"a test begins with `given`, and not with {head.split()[0]!r}")
         events = tuple(_events(given))
-        return Case(
-            place,
-            title,
-            query,
-            events,
-            tuple(tuple(_number(event, events) for event in match) for match in _matches(matches)),
-        )
+        expected = tuple(_matches(matches, events))
+        case = Case(place, title, query, events, expected)
+        if case.timed and not all(isinstance(match[-1], str) for match in expected):
+            raise OptionError("the time of each match is said, or of none")
+        return case
     except OptionError as error:
         raise OptionError(f"{place}: {error}") from None
 
@@ -133,7 +150,10 @@ def _number(event: Event, given: Sequence[Event]) -> int:
 _TEXT = r"'(?:[^']|'')*'"
 _VALUE = re.compile(rf"\s*([^\s(),=']+)\s*=\s*({_TEXT}|[^\s(),'][^(),']*)\s*(?:,|\Z)")
 _EVENT = re.compile(rf"\s*([^\s(),=']+)(?:\(((?:{_TEXT}|[^()'])*)\))?")
-_MATCH = re.compile(rf"\s*\(((?:{_EVENT.pattern}\s*,?\s*)*)\)")
+_SEVERAL = re.compile(r"\s*\{([^{}]*)\}\s*(?:,|\Z)")
+_UNBOUND = re.compile(r"\s*-\s*(?:,|\Z)")
+_ONE = re.compile(_EVENT.pattern + r"\s*(?:,|\Z)")
+_MATCH = re.compile(rf"\s*\(((?:(?:\{{[^{{}}]*\}}|{_EVENT.pattern})\s*,?\s*)*)\)(?:@([\d:.T-]+))?")
 
 
 def _events(text: str) -> Iterator[Event]:
@@ -148,10 +168,24 @@ def _values(text: str) -> Iterator[tuple[str, str | None]]:
         yield found[1], value[1:-1].replace("''", "'") if is_text else None if value.upper() == "NULL" else value
 
 
-def _matches(text: str) -> Iterator[list[Event]]:
+def _matches(text: str, given: Sequence[Event]) -> Iterator[tuple[Seen, ...]]:
     for found in _each(_MATCH, text, "a match, such as (a1, b3)"):
-        listed = _each(re.compile(_EVENT.pattern + r"\s*(?:,|\Z)"), found[1], "an event, such as a3")
-        yield [Event(each[1], tuple(_values(each[2] or ""))) for each in listed]
+        time = found[found.re.groups]
+        yield (*_seen(found[1], given), *([time] if time else []))
+
+
+def _seen(text: str, given: Sequence[Event]) -> Iterator[Seen]:
+    at, text = 0, text.rstrip()
+    while at < len(text):
+        if found := _UNBOUND.match(text, at):
+            yield None
+        elif found := _SEVERAL.match(text, at):
+            yield frozenset(_number(event, given) for event in _events(found[1]))
+        elif found := _ONE.match(text, at):
+            yield _number(Event(found[1], tuple(_values(found[2] or ""))), given)
+        else:
+            raise OptionError(f"{text[at:].split()[0]!r} is not an event, such as a3")
+        at = found.end()
 
 
 def _each(pattern: re.Pattern[str], text: str, what: str) -> Iterator[re.Match[str]]:
@@ -264,11 +298,12 @@ def outcomes(cases: Sequence[Case], catalog: Catalog, spark: SparkSession) -> li
 
     prepared: dict[int, DataFrame] = {}
     failed: dict[int, str] = {}
-    found: dict[int, Counter[tuple[int, ...]]] = {number: Counter() for number in range(len(cases))}
+    found: dict[int, Counter[tuple[Seen, ...]]] = {number: Counter() for number in range(len(cases))}
 
     def collect(frames: Sequence[DataFrame]) -> None:
-        for number, events in reduce(DataFrame.union, frames).collect() if frames else ():
-            found[number][tuple(events)] += 1
+        for number, several, events, time in reduce(DataFrame.union, frames).collect() if frames else ():
+            seen = (_as_seen(rows, many) for rows, many in zip(events, several, strict=True))
+            found[number][*seen, *([time] if time else [])] += 1
 
     with _one_partition(spark):
         for number, case in enumerate(cases):
@@ -292,26 +327,58 @@ def outcomes(cases: Sequence[Case], catalog: Catalog, spark: SparkSession) -> li
     ]
 
 
-def _compared(case: Case, found: Counter[tuple[int, ...]]) -> Outcome:
-    expected = Counter(case.matches)
+def _as_seen(rows: list[int] | None, several: bool) -> Seen:
+    return None if rows is None else frozenset(rows) if several else rows[0]
+
+
+def _compared(case: Case, found: Counter[tuple[Seen, ...]]) -> Outcome:
+    expected = Counter((*match[:-1], _time(match[-1])) if case.timed else match for match in case.matches)
     missing = tuple(case.named(match) for match in (expected - found).elements())
-    return Outcome(case, missing, tuple(case.named(match) for match in sorted((found - expected).elements())))
+    return Outcome(case, missing, tuple(sorted(case.named(match) for match in (found - expected).elements())))
+
+
+def _time(written: Seen) -> str:
+    """As Spark shows it: an integer, or a time of the first day."""
+    text = str(written)
+    if text.isdigit():
+        return text
+    clock = re.fullmatch(r"(\d+):(\d\d)(:\d\d(?:\.\d+)?)?", text)
+    return f"1970-01-01 {clock[1]:0>2}:{clock[2]}{clock[3] or ':00'}" if clock else text.replace("T", " ")
 
 
 _ROW = "__sase_row"
 
 
 def _matches_of(case: Case, number: int, catalog: Catalog, spark: SparkSession) -> DataFrame:
-    """The number of the case, and the numbers of the events of each match."""
+    """The number of the case; for each variable of a match, whether it stands for several events, and their numbers;
+    and when it is certain, where the case says so."""
     from pyspark.sql import functions as F
 
     from sase.pictures import variants
+    from sase.runtime.events import quoted
 
     catalog, rows = _rows(case, catalog)
     asked = variants.numbered(case.query.bind(catalog), _ROW)
-    columns = {f"row{at}": variants.column(asked, each.name, _ROW) for at, each in enumerate(asked.positive)}
-    matches = variants.found(variants.returning(asked, columns), _table(catalog, rows, asked.time_kind, spark))
-    return matches.select(F.lit(number).alias("case"), F.array(*columns).alias("events"))
+    table = _table(catalog, rows, asked.time_kind, spark)
+    if asked.is_sequence and not case.timed:
+        columns = {f"row{at}": variants.column(asked, each.name, _ROW) for at, each in enumerate(asked.positive)}
+        matches = variants.found(variants.returning(asked, columns), table)
+        seen, several = [F.array(name) for name in columns], [False] * len(columns)
+    else:
+        names = asked.result_variables
+        matches = variants.found(replace(asked, returns=None, composite=None), table)
+        several = [name in asked.arrays or name in asked.collected for name in names]
+        numbers = [F.col(f"{quoted(name)}.{_ROW}") for name in names]
+        seen = [
+            each if many else F.when(each.isNotNull(), F.array(each))
+            for each, many in zip(numbers, several, strict=True)
+        ]
+    return matches.select(
+        F.lit(number).alias("case"),
+        F.array(*map(F.lit, several)).alias("several"),
+        F.array(*seen).alias("events"),
+        (F.col("detected_at").cast("string") if case.timed else F.lit(None).cast("string")).alias("time"),
+    )
 
 
 def _table(catalog: Catalog, rows: Sequence[Row], time_kind: str, spark: SparkSession) -> DataFrame:

@@ -1,7 +1,8 @@
 """The judge: what a query means, computed the slow and obvious way.
 
-Every combination of events is tried and every rule of the semantics is one small function, named in its words. It
-shares nothing with the compiler but the parser. The query is taken to be valid: finding errors is the compiler's work.
+Every combination of events is tried and every rule of the semantics is one small function, named in its words: the
+branches of a pattern, all assignments of events to the variables of one, and what could be added to each. It shares
+nothing with the compiler but the parser. The query is taken to be valid: finding errors is the compiler's work.
 
 Truth has three values: True, False and None, which is SQL's unknown. A condition selects only where it is True.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ctypes import c_float
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -26,7 +27,9 @@ from sqlglot import exp
 
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.durations import parse as parse_duration
+from sase.compiler.core.errors import Span
 from sase.compiler.core.names import Parameter
+from sase.compiler.languages.sase import syntax
 from sase.compiler.languages.sase.parser import parse
 from sase.compiler.languages.sase.syntax import Duration, Equivalence, Name, Query
 
@@ -43,20 +46,119 @@ def evaluate(
     """The bag of results, one dict per match. An event is a dict from column to value, None where it is NULL."""
     query = parse(query_text)
     pattern = Pattern(query, catalog, ansi)
-    stream = taking_part(events, catalog)
-    results = []
-    for matched in product(*(of_types(stream, component) for component in pattern.positive)):
-        bound = {component.variable: event for component, event in zip(pattern.positive, matched, strict=True)}
-        if (
-            all(before(a, b) for a, b in pairwise(matched))
-            and (pattern.within is None or elapsed(matched[0], matched[-1]) < pattern.within)
-            and all_hold(
-                *(partial(pattern.truth, part, bound) for part in pattern.parts_of(None)),
-                *(partial(nothing_violates, pattern, negated, stream, bound) for negated in pattern.negated),
-            )
-        ):
-            results.append(result(pattern, query, bound))
-    return results
+    return [result(pattern, query, match) for match in matches(pattern, taking_part(events, catalog))]
+
+
+class Match(NamedTuple):
+    branch: Branch
+    bound: dict[str, Event]
+    collected: dict[str, list[Event]]
+
+
+def matches(pattern: Pattern, stream: list[Event]) -> list[Match]:
+    """Each assignment of events to variables once, whatever branches give it."""
+    found: dict[frozenset[tuple[str, int]], Match] = {}
+    for branch in pattern.branches:
+        for bound in assignments(pattern, branch.positive, stream, {}):
+            assignment = frozenset((name, id(event)) for name, event in bound.items())
+            if assignment not in found and fits(pattern, branch.before, bound):
+                match = Match(branch, bound, collected(pattern, branch, bound, stream))
+                if is_match(pattern, match, stream):
+                    found[assignment] = match
+    chosen = list(found.values())
+    return consumed(pattern, chosen) if pattern.exclusive else selected(pattern, chosen)
+
+
+def assignments(
+    pattern: Pattern, names: tuple[str, ...], stream: list[Event], bound: dict[str, Event]
+) -> Iterator[dict[str, Event]]:
+    """Every way to add these variables, each with an event of its own."""
+    if not names:
+        yield bound
+        return
+    for event in of_types(stream, pattern.component(names[0])):
+        if all(event is not other for other in bound.values()):
+            yield from assignments(pattern, names[1:], stream, {**bound, names[0]: event})
+
+
+def fits(pattern: Pattern, order: Order, bound: dict[str, Event]) -> bool:
+    """Are all in their order, and in one window?"""
+    times = [event.time for event in bound.values()]
+    return all(before(bound[a], bound[b]) for a, b in order if a in bound and b in bound) and (
+        pattern.within is None or max(times) - min(times) < pattern.within
+    )
+
+
+def is_match(pattern: Pattern, match: Match, stream: list[Event]) -> bool:
+    return all_hold(
+        *(partial(pattern.holds, part, match.bound, match.collected) for part in pattern.parts_of(match.branch)),
+        *(
+            partial(nothing_can_be_added, pattern, match.branch, group, match.bound, stream)
+            for group in match.branch.groups
+            if not group.collects
+        ),
+    )
+
+
+def nothing_can_be_added(
+    pattern: Pattern, branch: Branch, group: Group, bound: dict[str, Event], stream: list[Event]
+) -> bool:
+    ways = [
+        with_it for with_it in assignments(pattern, group.names, stream, bound) if fits(pattern, branch.before, with_it)
+    ]
+    return all_hold(*(partial(cannot_be_added, pattern, branch, group, way, stream) for way in ways))
+
+
+def cannot_be_added(
+    pattern: Pattern, branch: Branch, group: Group, with_it: dict[str, Event], stream: list[Event]
+) -> bool:
+    return not all_hold(
+        *(partial(pattern.holds, part, with_it, {}) for part in pattern.parts_of(group)),
+        *(partial(nothing_can_be_added, pattern, branch, inner, with_it, stream) for inner in group.groups),
+    )
+
+
+def collected(pattern: Pattern, branch: Branch, bound: dict[str, Event], stream: list[Event]) -> dict[str, list[Event]]:
+    """By variable of ALL, the events that could be added, in the order of time."""
+    found = {}
+    for group in branch.groups:
+        if group.collects:
+            (name,) = group.names
+            ways = [way for way in assignments(pattern, (name,), stream, bound) if fits(pattern, branch.before, way)]
+            events = [way[name] for way in ways if not cannot_be_added(pattern, branch, group, way, stream)]
+            found[name] = sorted(events, key=place)
+    return found
+
+
+# ---- selection and consumption ------------------------------------------------------------------
+
+
+def last_event(match: Match) -> Event:
+    return max(match.bound.values(), key=place)
+
+
+def selected(pattern: Pattern, matches: list[Match]) -> list[Match]:
+    """Among those with the same last event, by each mode from left to right; ties are all kept."""
+    chosen = []
+    for last in {id(last_event(match)): last_event(match) for match in matches}.values():
+        rest = [match for match in matches if last_event(match) is last]
+        for name, mode in pattern.modes.items():
+            best = (min if mode == "first" else max)(place(match.bound[name]) for match in rest)
+            rest = [match for match in rest if place(match.bound[name]) == best]
+        chosen += rest
+    return chosen
+
+
+def consumed(pattern: Pattern, matches: list[Match]) -> list[Match]:
+    """Moment by moment: those that use only unused events, then selection; what is reported is used up after it."""
+    used: set[int] = set()
+    chosen = []
+    for moment in sorted({place(last_event(match)) for match in matches}):
+        now = [match for match in matches if place(last_event(match)) == moment]
+        now = selected(pattern, [match for match in now if used.isdisjoint(map(id, match.bound.values()))])
+        used |= {id(event) for match in now for event in match.bound.values()}
+        chosen += now
+    return chosen
 
 
 def all_hold(*conditions: Callable[[], Truth]) -> bool:
@@ -90,7 +192,7 @@ def verdict(query_text: str, catalog: Catalog, events: list[dict[str, Any]], ans
 
 def overflows(pattern: Pattern, stream: list[Event]) -> bool:
     """Does any part of WHERE overflow on any events?"""
-    of = {component.variable: of_types(stream, component) for component in pattern.components}
+    of = {component.name: of_types(stream, component) for component in pattern.components}
     nodes = [node for part in pattern.parts if not isinstance(part, Equivalence) for node in part.find_all(exp.Expr)]
     for node in nodes:
         if pattern.number_type(node) not in BITS:
@@ -98,7 +200,7 @@ def overflows(pattern: Pattern, stream: list[Event]) -> bool:
         names = sorted({pattern.owner(column) for column in node.find_all(exp.Column)})
         for chosen in product(*(of[name] for name in names)):
             try:
-                pattern.value(node, dict(zip(names, chosen, strict=True)))
+                pattern.value(node, Bound(dict(zip(names, chosen, strict=True)), {}))
             except Overflow:
                 return True
     return False
@@ -142,8 +244,8 @@ def before(a: Event, b: Event) -> bool:
     return bool(a.order < b.order)
 
 
-def elapsed(a: Event, b: Event) -> Any:
-    return b.time - a.time
+def place(event: Event) -> tuple[Any, Any]:
+    return (event.time, 0 if event.order is None else event.order)
 
 
 def field(node: exp.Dot | exp.Bracket, inside: Any) -> Any:
@@ -163,13 +265,134 @@ def walked(path: exp.Expr, attribute: Any) -> Any:
 
 # ---- the pattern --------------------------------------------------------------------------------
 
+Order = frozenset[tuple[str, str]]
+"""Which event is before which."""
+
 
 @dataclass(frozen=True)
 class Component:
-    variable: str
+    name: str
     types: tuple[str, ...]
-    negated: bool
-    place: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """What may not be added to a match, or is collected."""
+
+    names: tuple[str, ...]
+    groups: tuple[Group, ...]
+    collects: bool = False
+
+    @property
+    def inside(self) -> frozenset[str]:
+        return frozenset(self.names) | of_groups(self.groups)
+
+
+@dataclass(frozen=True)
+class Branch:
+    positive: tuple[str, ...]
+    before: Order = frozenset()
+    """Of all variables, those of groups included."""
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def inside(self) -> frozenset[str]:
+        return frozenset(self.positive) | of_groups(self.groups)
+
+
+def of_groups(groups: tuple[Group, ...]) -> frozenset[str]:
+    return frozenset(name for group in groups for name in group.inside)
+
+
+def branches(pattern: syntax.Pattern, names: dict[Span, str]) -> list[Branch]:
+    """The disjunctive normal form: OR is a union, AND and SEQ take one branch of each operand."""
+    match pattern:
+        case syntax.Component(repeated=None):
+            return [Branch((names[pattern.span],))]
+        case syntax.Component():
+            least, most = pattern.repeated
+            events = [Branch((element(names[pattern.span], index),)) for index in range(most)]
+            return [in_sequence(events[:count]) for count in range(least, most + 1)]
+        case syntax.All():
+            return [Branch((), groups=(Group((names[pattern.component.span],), (), collects=True),))]
+        case syntax.Or():
+            return [branch for part in pattern.parts for branch in branches(part.pattern, names)]
+        case syntax.And():
+            return [together(chosen) for chosen in product(*(branches(part.pattern, names) for part in pattern.parts))]
+        case syntax.Seq():
+            every = product(*(branches(part.pattern, names) for part in pattern.parts))
+            return [in_sequence(list(chosen)) for chosen in every]
+        case syntax.Some():
+            subsets = combinations([part.pattern for part in pattern.parts], pattern.least)
+            every = [product(*(branches(part, names) for part in subset)) for subset in subsets]
+            return [together(chosen) for choices in every for chosen in choices]
+        case syntax.Not():
+            ways = [negated(branch) for branch in branches(pattern.pattern, names)]
+            return [together(chosen) for chosen in product(*ways)]
+    raise NotImplementedError(pattern)
+
+
+def together(parts: Iterable[Branch]) -> Branch:
+    parts = list(parts)
+    return Branch(
+        tuple(dict.fromkeys(name for part in parts for name in part.positive)),
+        frozenset(pair for part in parts for pair in part.before),
+        tuple(dict.fromkeys(group for part in parts for group in part.groups)),
+    )
+
+
+def in_sequence(parts: list[Branch]) -> Branch:
+    """Every event of one is before every event of a later one; groups are not ordered among each other."""
+    whole = together(parts)
+    order = {
+        (one, other)
+        for earlier, later in combinations(parts, 2)
+        for one, other in product(earlier.inside, later.inside)
+        if one in earlier.positive or other in later.positive
+    }
+    return Branch(whole.positive, whole.before | order, whole.groups)
+
+
+def negated(branch: Branch) -> list[Branch]:
+    """It may not be there; or, if it says itself what may not be there, one of that must be."""
+    if branch.positive:
+        return [Branch((), branch.before, (Group(branch.positive, branch.groups),))]
+    return [Branch(group.names, branch.before, group.groups) for group in branch.groups]
+
+
+def stuck(pattern: syntax.Seq) -> list[syntax.Seq]:
+    """Timed out at step k: `SEQ(p1, …, pk, !pk+1)`. A negated component before the next event belongs to its step."""
+    parts = list(flattened(pattern))
+    steps = [index for index, part in enumerate(parts) if isinstance(part, syntax.Component)]
+    patterns = []
+    for here, following in pairwise(steps):
+        step = syntax.Seq(tuple(map(syntax.Part, parts[here + 1 : following + 1])), pattern.span)
+        kept = [*parts[: here + 1], syntax.Not(step, pattern.span)]
+        patterns.append(syntax.Seq(tuple(map(syntax.Part, kept)), pattern.span))
+    return patterns
+
+
+def flattened(pattern: syntax.Pattern) -> Iterator[syntax.Pattern]:
+    """What stands one after the other, whatever it is nested in."""
+    match pattern:
+        case syntax.Seq(parts=parts) | syntax.And(parts=[_] as parts) | syntax.Or(parts=[_] as parts):
+            for part in parts:
+                yield from flattened(part.pattern)
+        case syntax.Some(parts=[part]):
+            yield from flattened(part.pattern)
+        case syntax.Not(pattern=syntax.Not(pattern=inner)):
+            yield from flattened(inner)
+        case _:
+            yield pattern
+
+
+def element(name: str, index: int) -> str:
+    return f"{name}[{index}]"
+
+
+def variable(name: str) -> str:
+    """As the text has it: an element is of a repeated one."""
+    return name.partition("[")[0]
 
 
 def of_types(stream: list[Event], component: Component) -> list[Event]:
@@ -177,27 +400,11 @@ def of_types(stream: list[Event], component: Component) -> list[Event]:
     return [event for event in stream if event.type in component.types]
 
 
-def nothing_violates(pattern: Pattern, negated: Component, stream: list[Event], bound: dict[str, Event]) -> bool:
-    """Does no event of the negated component, satisfying its P-, stand where none may?"""
-    placed = [event for event in of_types(stream, negated) if in_forbidden_place(pattern, negated, event, bound)]
-    return all_hold(*(partial(fails_p_minus, pattern, negated, event, bound) for event in placed))
+class LeftOut:
+    """What a comparison is that speaks of a variable that is not bound: AND, OR and NOT go on without it."""
 
 
-def in_forbidden_place(pattern: Pattern, negated: Component, event: Event, bound: dict[str, Event]) -> bool:
-    positives = [bound[component.variable] for component in pattern.positive]
-    first, last = positives[0], positives[-1]
-    earlier = [bound[component.variable] for component in pattern.positive if component.place < negated.place]
-    later = [bound[component.variable] for component in pattern.positive if component.place > negated.place]
-    if earlier and later:
-        return before(earlier[-1], event) and before(event, later[0])
-    if later:
-        return elapsed(event, last) < pattern.within and before(event, first)
-    return before(last, event) and elapsed(first, event) < pattern.within
-
-
-def fails_p_minus(pattern: Pattern, negated: Component, event: Event, bound: dict[str, Event]) -> bool:
-    with_it = {**bound, negated.variable: event}
-    return not all_hold(*(partial(pattern.truth, part, with_it) for part in pattern.parts_of(negated)))
+LEFT_OUT = LeftOut()
 
 
 class Pattern:
@@ -206,34 +413,74 @@ class Pattern:
     def __init__(self, query: Query, catalog: Catalog, ansi: bool) -> None:
         self.catalog = catalog
         self.ansi = ansi
-        self.components = named(query, catalog)
-        self.positive = [component for component in self.components if not component.negated]
-        self.negated = [component for component in self.components if component.negated]
+        names = named(query)
+        listed = list(syntax.components(query.pattern))
+        self.components = list(dict.fromkeys(component_of(part, names[part.span], catalog) for part in listed))
+        self.repeated = {names[part.span] for part in listed if part.repeated}
+        self.timed_out = query.timed_out is not None
+        patterns = [query.pattern]
+        if self.timed_out:
+            assert isinstance(query.pattern, syntax.Seq)
+            patterns = [*stuck(query.pattern)]
+        self.branches = [branch for pattern in patterns for branch in branches(pattern, names)]
+        self.positive = {variable(name) for branch in self.branches for name in branch.positive}
+        self.collects = {
+            name for branch in self.branches for group in branch.groups if group.collects for name in group.names
+        }
+        self.modes = modes(query.pattern, names)
+        self.exclusive = query.consume is not None and query.consume.text.upper() == "EXCLUSIVE"
         self.within = window(query.within, catalog)
         self.parts = list(conjuncts(query.where)) if query.where is not None else []
 
+    def component(self, name: str) -> Component:
+        return next(component for component in self.components if component.name == variable(name))
+
     # -- which part of WHERE speaks of what
 
-    def parts_of(self, negated: Component | None) -> list[exp.Expr]:
-        """P+, the parts about positive variables alone, or the P- of one negated component.
+    def parts_of(self, owner: Branch | Group) -> list[exp.Expr]:
+        """P+, the parts that speak of no group of the branch, or the P- of a group: they speak of it, and of nothing
+        inside it.
 
         An equivalence test is in all of them: its meaning depends on the events that are bound.
         """
-        mine = {negated.variable} if negated else set()
-        return [part for part in self.parts if isinstance(part, Equivalence) or self.negated_in(part) == mine]
+        inside = {variable(name) for name in of_groups(owner.groups)}
+        mine = {variable(name) for name in owner.names} if isinstance(owner, Group) else None
+        return [
+            part
+            for part in self.parts
+            if isinstance(part, Equivalence)
+            or ((mine is None or not mine.isdisjoint(self.mentioned(part))) and inside.isdisjoint(self.mentioned(part)))
+        ]
 
-    def negated_in(self, part: exp.Expr) -> set[str]:
-        mentioned = {self.owner(column) for column in part.find_all(exp.Column)}
-        return {component.variable for component in self.negated if component.variable in mentioned}
+    def mentioned(self, part: exp.Expr) -> set[str]:
+        """Its variables; what is collected is mentioned where single events of it are."""
+        return {
+            self.owner(column)
+            for column in part.find_all(exp.Column)
+            if not (self.is_folded(column) and self.owner(column) in self.collects)
+        }
+
+    def is_folded(self, column: exp.Column) -> bool:
+        """Does it stand for all events of a variable, as in `sum(t.v)`, `count(t)` and `a[0].v`?"""
+        if column.table:
+            several = self.repeated | self.collects
+            return (
+                isinstance(column.parent, exp.Anonymous)
+                and column.parent.this.lower() in FOLDS
+                and self.owner(column) in several
+            )
+        return column.name in self.repeated | self.collects
 
     def owner(self, column: exp.Column) -> str:
         """The variable that a name belongs to; a bare one is the only component's, or the only positive one's."""
         if column.table:
-            return next(c.variable for c in self.components if c.variable.lower() == column.table.lower())
+            return next(c.name for c in self.components if c.name.lower() == column.table.lower())
+        if column.name in self.repeated | self.collects:
+            return column.name
         if len(self.components) == 1:
-            return self.components[0].variable
-        (only,) = (component for component in self.positive if self.may_declare(component, column.name))
-        return only.variable
+            return self.components[0].name
+        (only,) = (c for c in self.components if c.name in self.positive and self.may_declare(c, column.name))
+        return only.name
 
     def may_declare(self, component: Component, attribute: str) -> bool:
         return attribute.lower() in {
@@ -242,34 +489,77 @@ class Pattern:
 
     # -- conditions
 
-    def truth(self, condition: exp.Expr, bound: dict[str, Event]) -> Truth:
+    def holds(self, part: exp.Expr, bound: dict[str, Event], collected: dict[str, list[Event]]) -> bool:
+        """Is it true, of each event of a repeated variable, or is nothing of it left?"""
+        events: dict[str, list[Event]] = {**collected}
+        for name, event in bound.items():
+            events.setdefault(variable(name), []).append(event)
+        single = {self.owner(column) for column in part.find_all(exp.Column) if not self.is_folded(column)}
+        repeated = sorted(single & self.repeated & set(events))
+        others = {name: event for name, event in bound.items() if variable(name) == name}
+        return all_hold(
+            *(
+                partial(self.is_true, part, {**others, **dict(zip(repeated, chosen, strict=True))}, events)
+                for chosen in product(*(events[name] for name in repeated))
+            )
+        )
+
+    def is_true(self, part: exp.Expr, bound: dict[str, Event], events: dict[str, list[Event]]) -> bool:
+        truth = self.truth(part, Bound(bound, events))
+        return truth is True or truth is LEFT_OUT
+
+    def truth(self, condition: exp.Expr, bound: Bound) -> Truth | LeftOut:
         """AND, OR and NOT over atoms; an atom is true when it speaks of an attribute that the event's type lacks."""
         match condition:
             case exp.Paren():
                 return self.truth(condition.this, bound)
-            case exp.And():
+            case exp.And() | exp.Or():
                 left = self.truth(condition.this, bound)
-                return False if left is False else all_of(left, self.truth(condition.expression, bound))
-            case exp.Or():
-                left = self.truth(condition.this, bound)
-                return True if left is True else any_of(left, self.truth(condition.expression, bound))
+                if left is isinstance(condition, exp.Or):
+                    return left
+                right = self.truth(condition.expression, bound)
+                sides = [side for side in (left, right) if not isinstance(side, LeftOut)]
+                return (all_of if isinstance(condition, exp.And) else any_of)(*sides) if sides else LEFT_OUT
             case exp.Not() if not condition.meta.get("comparison"):  # NOT IN, NOT LIKE, … are one comparison
-                return opposite(self.truth(condition.this, bound))
+                inner = self.truth(condition.this, bound)
+                return inner if isinstance(inner, LeftOut) else opposite(inner)
             case Equivalence():
                 return self.agree(condition, bound)
             case atom:
+                if any(not self.is_bound(column, bound) for column in atom.find_all(exp.Column)):
+                    return LEFT_OUT
                 return True if self.speaks_of_missing(atom, bound) else self.value(atom, bound)
 
-    def speaks_of_missing(self, atom: exp.Expr, bound: dict[str, Event]) -> bool:
+    def is_bound(self, column: exp.Column, bound: Bound) -> bool:
+        if isinstance(column.parent, exp.Bracket) and self.is_folded(column):
+            return int(column.parent.expressions[0].this) < len(bound.several.get(self.owner(column), []))
+        return self.owner(column) in (bound.several if self.is_folded(column) else bound)
+
+    def speaks_of_missing(self, atom: exp.Expr, bound: Bound) -> bool:
         return any(
-            column.name.lower() not in bound[self.owner(column)].attributes for column in atom.find_all(exp.Column)
+            name.lower() not in event.attributes
+            for column in atom.find_all(exp.Column)
+            for event, name in self.single_events(column, bound)
         )
 
-    def agree(self, test: Equivalence, bound: dict[str, Event]) -> Truth:
+    def single_events(self, column: exp.Column, bound: Bound) -> list[tuple[Event, str]]:
+        """The event and the attribute that a column is of, if that is one event: also `a[0].v`."""
+        if not self.is_folded(column):
+            return [(bound[self.owner(column)], column.name)]
+        if isinstance(column.parent, exp.Bracket):
+            index = int(column.parent.expressions[0].this)
+            return [(bound.several[self.owner(column)][index], column.parent.parent.expression.name)]
+        return []
+
+    def agree(self, test: Equivalence, bound: Bound) -> Truth:
         """`[id]`: every two events that declare it are equal in it. `[id='1']`: and each of them is '1'."""
         attribute = test.attribute.name.lower()
         declaring = [
-            walked(test.this, event.attributes[attribute]) for event in bound.values() if attribute in event.attributes
+            walked(test.this, event.attributes[attribute])
+            for name, events in bound.several.items()
+            if name not in self.collects or name in bound
+            for event in ([bound[name]] if name in self.collects else events)
+            if attribute in event.attributes
         ]
         tests = [equal(a, b) for a, b in combinations(declaring, 2)]
         if test.args.get("value") is not None:
@@ -279,7 +569,7 @@ class Pattern:
 
     # -- values
 
-    def value(self, node: exp.Expr, bound: dict[str, Event]) -> Any:
+    def value(self, node: exp.Expr, bound: Bound) -> Any:
         """A scalar, as Spark SQL computes it; what an event's type lacks is NULL here."""
 
         def of(child: exp.Expr) -> Any:
@@ -288,6 +578,9 @@ class Pattern:
         match node:
             case exp.Column():
                 return bound[self.owner(node)].attributes.get(node.name.lower())
+            case exp.Dot(this=exp.Bracket(this=exp.Column() as column)) if self.is_folded(column):
+                index, events = int(node.this.expressions[0].this), bound.several.get(self.owner(column), [])
+                return events[index].attributes.get(node.expression.name.lower()) if index < len(events) else None
             case exp.Dot() | exp.Bracket():
                 return field(node, of(node.this))
             case exp.Literal():
@@ -330,6 +623,8 @@ class Pattern:
                 return self.case(node, bound)
             case exp.Cast():
                 return cast(of(node.this), node.to.sql("spark").lower())
+            case exp.Anonymous(expressions=[exp.Column() as column]) if self.is_folded(column):
+                return self.fold(node.this.lower(), column, bound)
             case exp.Anonymous():
                 result = FUNCTIONS[node.this.lower()](*(of(argument) for argument in node.expressions))
                 return self.fitting(result, node)
@@ -343,7 +638,17 @@ class Pattern:
                 return self.fitting(result, node)
         raise NotImplementedError(repr(node))
 
-    def case(self, node: exp.Case, bound: dict[str, Event]) -> Any:
+    def fold(self, function: str, column: exp.Column, bound: Bound) -> Any:
+        """One value of several events: NULL is skipped, but in `collect`; nothing makes NULL, but a count of 0."""
+        events = bound.several.get(self.owner(column))
+        if events is None:
+            return None
+        if not column.table:
+            return len(events)
+        values = [event.attributes.get(column.name.lower()) for event in events]
+        return FOLDS[function](values)
+
+    def case(self, node: exp.Case, bound: Bound) -> Any:
         for branch in node.args["ifs"]:
             if node.this is None:
                 holds = self.value(branch.this, bound)
@@ -360,7 +665,7 @@ class Pattern:
         """The type that Spark gives a number, one of NUMBER_TYPES; None if it is none, or a NULL."""
         match node:
             case exp.Column():
-                component = next(c for c in self.components if c.variable == self.owner(node))
+                component = self.component(self.owner(node))
                 assert self.catalog.types is not None
                 types = [self.catalog.types[name] for name in component.types]
                 kinds = [kind for each in types for name, kind in each.items() if name.lower() == node.name.lower()]
@@ -382,12 +687,18 @@ class Pattern:
             case exp.Case():
                 results = [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default")]
                 return widest([self.number_type(result) for result in results if result is not None], self.ansi)
+            case exp.Anonymous(expressions=[exp.Column() as column]) if self.is_folded(column):
+                kind = self.number_type(column) if column.table else None
+                folded = {"sum": "bigint" if kind in BITS else kind, "avg": "double", "count": "int"}
+                return folded.get(node.this.lower(), kind)
+            case exp.Dot(this=exp.Bracket(this=exp.Column() as column)) if self.is_folded(column):
+                return self.number_type(exp.column(node.expression.name, table=column.name))
             case exp.Anonymous():
                 arguments = [self.number_type(argument) for argument in node.expressions]
                 return "int" if node.this.lower() == "length" else widest(arguments, self.ansi)
         return None
 
-    def in_one_type(self, *nodes: exp.Expr, bound: dict[str, Event]) -> list[Any]:
+    def in_one_type(self, *nodes: exp.Expr, bound: Bound) -> list[Any]:
         """Values that are compared, in the type in which Spark does it: floats beside other numbers lose digits."""
         kind = widest([self.number_type(node) for node in nodes], self.ansi)
         return [rounded(self.value(node, bound), kind) for node in nodes]
@@ -403,24 +714,53 @@ class Pattern:
         return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
 
 
-def named(query: Query, catalog: Catalog) -> list[Component]:
-    """Without a variable it is called by its type: `SHELF-READING` is `shelf_reading`, the next `shelf_reading_2`."""
-    assert catalog.types is not None
-    taken = {component.variable.text.lower() for component in query.components if component.variable}
-    result = []
-    for place, component in enumerate(query.components):
-        types = tuple(catalog.types) if component.every else tuple(name.text for name in component.types)
+def named(query: Query) -> dict[Span, str]:
+    """By place. Without a variable it is called by its type: `SHELF-READING` is `shelf_reading`, then
+    `shelf_reading_2`."""
+    listed = list(syntax.components(query.pattern))
+    taken: dict[str, str] = {}
+    for component in listed:
         if component.variable:
-            variable = component.variable.text
+            taken.setdefault(component.variable.text.lower(), component.variable.text)
+    names = {}
+    for component in listed:
+        if component.variable:
+            name = taken[component.variable.text.lower()]
         else:
-            stem = variable = re.sub(r"[\W_]+", "_", types[0].lower())
+            stem = name = re.sub(r"[\W_]+", "_", component.types[0].text.lower()) if component.types else "event"
             number = 1
-            while variable in taken:
+            while name in taken:
                 number += 1
-                variable = f"{stem}_{number}"
-            taken.add(variable)
-        result.append(Component(variable, types, component.negated, place))
-    return result
+                name = f"{stem}_{number}"
+            taken[name] = name
+        names[component.span] = name
+    return names
+
+
+def component_of(component: syntax.Component, name: str, catalog: Catalog) -> Component:
+    assert catalog.types is not None
+    types = tuple(catalog.types) if component.every else tuple(part.text for part in component.types)
+    return Component(name, types)
+
+
+def modes(pattern: syntax.Pattern, names: dict[Span, str]) -> dict[str, str]:
+    """`first` and `last`, from left to right."""
+    found: dict[str, str] = {}
+    match pattern:
+        case syntax.Seq() | syntax.And() | syntax.Or() | syntax.Some():
+            for part in pattern.parts:
+                if part.mode is not None:
+                    found[names[part.pattern.span]] = part.mode.text
+                found |= modes(part.pattern, names)
+    return found
+
+
+class Bound(dict[str, Event]):
+    """The event of each variable, and the events of each, several of a repeated or collected one."""
+
+    def __init__(self, single: dict[str, Event], several: dict[str, list[Event]]) -> None:
+        super().__init__(single)
+        self.several = several
 
 
 def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
@@ -441,30 +781,61 @@ def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
 # ---- results ------------------------------------------------------------------------------------
 
 
-def result(pattern: Pattern, query: Query, bound: dict[str, Event]) -> dict[str, Any]:
+def result(pattern: Pattern, query: Query, match: Match) -> dict[str, Any]:
+    events: dict[str, list[Event]] = {**match.collected}
+    for name, event in match.bound.items():
+        events.setdefault(variable(name), []).append(event)
     if query.returns is None:
-        structs = {component.variable: struct(pattern, component, bound) for component in pattern.positive}
-        return {**structs, **times(pattern, bound)}
+        columns = {
+            component.name: column(pattern, component, events.get(component.name))
+            for component in pattern.components
+            if component.name in pattern.positive | pattern.collects
+        }
+        reached = {"reached": len(match.bound)} if pattern.timed_out else {}
+        return {**columns, **reached, **times(pattern, match)}
     row = {}
     if query.returns.composite is not None:
         row[pattern.catalog.type] = query.returns.composite.text
+    single = {name: found[0] for name, found in events.items() if name not in pattern.collects | pattern.repeated}
     for item in query.returns.items:
         name = item.alias.text if item.alias else item.expression.name
-        row[name] = pattern.value(item.expression, bound)
+        unbound = any(
+            pattern.owner(column) not in events and not pattern.is_folded(column)
+            for column in item.expression.find_all(exp.Column)
+        )
+        row[name] = None if unbound else pattern.value(item.expression, Bound(single, events))
     return row
 
 
-def struct(pattern: Pattern, component: Component, bound: dict[str, Event]) -> dict[str, Any]:
+def column(pattern: Pattern, component: Component, events: list[Event] | None) -> Any:
+    """A struct, or several; NULL where nothing is bound."""
+    if events is None:
+        return None
+    structs = [struct(pattern, component, event) for event in events]
+    return structs if component.name in pattern.repeated | pattern.collects else structs[0]
+
+
+def struct(pattern: Pattern, component: Component, event: Event) -> dict[str, Any]:
     """The attributes of all the component's types; None where the event's own type lacks one."""
     names = [name for type_name in component.types for name in declared(type_name, pattern.catalog)]
-    return {name: bound[component.variable].attributes.get(name.lower()) for name in names}
+    return {name: event.attributes.get(name.lower()) for name in names}
 
 
-def times(pattern: Pattern, bound: dict[str, Event]) -> dict[str, Any]:
-    """Of the first positive event, and of the last one; under a trailing negation, of the end of the window."""
-    first, last = bound[pattern.positive[0].variable], bound[pattern.positive[-1].variable]
-    trailing = pattern.components[-1].negated
-    return {"started_at": first.time, "detected_at": end_of_window(first, pattern.within) if trailing else last.time}
+def times(pattern: Pattern, match: Match) -> dict[str, Any]:
+    """Of the earliest positive event, and of the latest one; with an open group, of the end of the window."""
+    first = min(match.bound.values(), key=place)
+    last = max(match.bound.values(), key=place)
+    is_open = any(not is_closed(match.branch, name) for name in of_groups(match.branch.groups))
+    return {"started_at": first.time, "detected_at": end_of_window(first, pattern.within) if is_open else last.time}
+
+
+def is_closed(branch: Branch, name: str) -> bool:
+    """Is there a positive event after it?"""
+    later, reached = {name}, set[str]()
+    while later - reached:
+        reached |= later
+        later = {other for one, other in branch.before if one in reached}
+    return not (reached - {name}).isdisjoint(branch.positive)
 
 
 def end_of_window(first: Event, within: Any) -> Any:
@@ -677,6 +1048,25 @@ def cast(value: Any, kind: str) -> Any:
 def null_if_any_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: None if None in arguments else function(*arguments)
 
+
+def without_nulls(function: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    def folded(values: list[Any]) -> Any:
+        known = [value for value in values if value is not None]
+        return function(known) if known else None
+
+    return folded
+
+
+FOLDS: dict[str, Callable[[list[Any]], Any]] = {
+    "count": lambda values: sum(value is not None for value in values),
+    "sum": without_nulls(lambda values: sum(sorted(values, key=rank))),
+    "avg": without_nulls(lambda values: float(sum(sorted(values, key=rank))) / len(values)),
+    "min": without_nulls(lambda values: min(values, key=rank)),
+    "max": without_nulls(lambda values: max(values, key=rank)),
+    "collect": lambda values: values,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+}
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": null_if_any_is(abs),

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
+from sase.runtime.archive import mapped
 from sase.runtime.java import ensure_java
-from tools.class_archive import OPTIONS
 
 # Spark turns timestamps into Python's naive local time: with one zone everywhere, expected values can be written down.
 os.environ["TZ"] = "UTC"
@@ -22,9 +22,12 @@ time.tzset()
 # Else the workers take `python3` from the PATH.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
-# Classes come from the archive that `make archive` has made.
-ARCHIVE = Path(sys.prefix, "spark.jsa")
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{OPTIONS} -XX:SharedArchiveFile='{ARCHIVE}'")
+# These JVMs are short-lived, so one compiler will do, with room for what it makes; and room for what Spark makes, which
+# is garbage soon. Classes come from the archive that `make archive` has made.
+OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:NewSize=200m -XX:MetaspaceSize=256m"
+)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{OPTIONS} {mapped(Path(sys.prefix, 'spark.jsa'))}")
 
 # "ci" is the same run every time; HYPOTHESIS_PROFILE=thorough looks for new examples, and for longer. An example that
 # runs a Spark job takes as long as it takes.

@@ -12,9 +12,12 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import SaseError
+from sase.compiler.languages.sase.front_end import read
 
 
 class Case(NamedTuple):
@@ -42,7 +45,7 @@ ATTRIBUTES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "_x1_1": ("int", (0, 1, None)),
 }
 # Parts of the names of our own columns, for variables; RECORD without a variable is one more.
-OUR_NAMES = ("key", "states", "time", "reason", "clock", "slice", "bucket", "`end`", "since", "x_1", "_key_1")
+OUR_NAMES = ("key", "states", "time", "reason", "clock", "slice", "bucket", "`end`", "since", "code", "x_1", "_key_1")
 # The time column at a tick, and the word for ticks in WITHIN.
 TIMES: dict[str, Callable[[int], Any]] = {
     "bigint": lambda tick: tick - 3,
@@ -98,6 +101,133 @@ def _case(draw: st.DrawFn, windowed: bool) -> Case:
     return Case("\n".join(clauses), schema, draw(_events(schema, pattern)))
 
 
+# ---- nested patterns ----------------------------------------------------------------------------
+
+MOST_LEAVES = 4
+"""All assignments are tried."""
+
+
+def nested_cases(windowed: bool = False) -> st.SearchStrategy[Case]:
+    """AND, OR, NOT, SEQ, ANY(m, …), ALL and repetition inside each other, `first` and `last`, CONSUME and TIMED OUT."""
+    return _nested_case(windowed)
+
+
+@st.composite
+def _nested_case(draw: st.DrawFn, windowed: bool) -> Case:
+    schema = draw(_catalog())
+    assert schema.types is not None
+    kinds = {name: {**declared, "ts": "bigint"} for name, declared in schema.types.items()}
+    schema = replace(schema, types=kinds)
+    for _ in range(ATTEMPTS):
+        leaves: list[Leaf] = []
+        query = draw(_nested_query(schema, leaves, windowed))
+        if _has_meaning(query, schema):
+            components = [leaf.component for leaf in leaves]
+            return Case(query, schema, draw(_events(schema, components, most=draw(st.sampled_from([0, 4, 6, 7])))))
+    assume(False)
+    raise AssertionError
+
+
+ATTEMPTS = 6
+"""One query in two has no meaning: a group without a window, a branch without an event, a part about two groups."""
+
+
+def _has_meaning(query: str, schema: Catalog) -> bool:
+    try:
+        read(query, "query").bind(schema)
+    except SaseError:
+        return False
+    return True
+
+
+@st.composite
+def _nested_query(draw: st.DrawFn, schema: Catalog, leaves: list[Leaf], windowed: bool) -> str:
+    pattern = draw(_nested(schema, leaves, depth=3))
+    clauses = [f"EVENT {pattern}"]
+    if parts := draw(st.lists(_nested_part(leaves), max_size=3)):
+        clauses.append("WHERE " + " AND ".join(parts))
+    if windowed or draw(st.sampled_from([True, True, True, False])):
+        clauses.append(f"WITHIN {draw(st.sampled_from(range(LAST_TICK // 2, 0, -1)))}")
+        if pattern.startswith("SEQ") and draw(st.sampled_from([False] * 5 + [True])):
+            clauses[-1] += " TIMED OUT"
+    if draw(st.sampled_from([False] * 5 + [True])):
+        clauses.append("CONSUME EXCLUSIVE")
+    return "\n".join(clauses)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    component: Component
+    variable: str
+    several: bool
+    """Collected or repeated."""
+
+
+@st.composite
+def _nested(draw: st.DrawFn, schema: Catalog, leaves: list[Leaf], depth: int, negated: bool = False) -> str:
+    left = MOST_LEAVES - len(leaves)
+    kinds = ["leaf"] if depth < 3 else []
+    if depth > 0 and left > 0:
+        kinds += ["SEQ", "SEQ", "AND", "AND", "OR"] if left > 1 else ["SEQ"]
+        kinds += ["NOT", "!"] if depth < 3 else ["NOT NOT"]
+        kinds += ["ANY"] if left > 2 else []
+    if depth < 3:
+        kinds += ["repeated"] + (["ALL"] if not negated else [])
+    kind = draw(st.sampled_from(kinds))
+    match kind:
+        case "leaf" | "ALL" | "repeated":
+            return draw(_leaf(schema, leaves, kind, negated))
+        case "NOT" | "!" | "NOT NOT":
+            return f"{kind} {draw(_nested(schema, leaves, depth - 1, True))}"
+    parts: list[str] = []
+    for _ in range(draw(st.sampled_from([2, 2, 3]))):
+        if len(leaves) >= MOST_LEAVES and parts:
+            break
+        before = len(leaves)
+        part = draw(_nested(schema, leaves, depth - 1, negated))
+        if kind == "SEQ" and " " in part and len(leaves) == before + 1 and part == leaves[-1].component.text:
+            part = draw(st.sampled_from(["", "", "", "", "first ", "last "])) + part
+        if kind == "OR" and parts and draw(st.sampled_from([False, False, True])):
+            used = draw(st.permutations([leaf.component.text for leaf in leaves[:before] if not leaf.several]))[:2]
+            part = f"{draw(st.sampled_from(['AND', 'SEQ']))}({', '.join([*used, part])})" if used else part
+        parts.append(part)
+    head = "ANY(" + str(draw(st.sampled_from(range(1, len(parts) + 1)))) + ", " if kind == "ANY" else f"{kind}("
+    return head + ", ".join(parts) + ")"
+
+
+@st.composite
+def _leaf(draw: st.DrawFn, schema: Catalog, leaves: list[Leaf], kind: str, negated: bool) -> str:
+    types = draw(st.sampled_from([1, 1, 1, 2]).flatmap(_some_types))
+    variable = f"x{len(leaves)}"
+    name = types[0] if len(types) == 1 else f"ANY({', '.join(types)})"
+    if kind == "repeated":
+        name += draw(st.sampled_from(["{2}", "{1,2}", "{1,3}"]))
+    text = f"{name} {variable}"
+    component = Component(text, types, negated, _columns(schema, f"{variable}.", types))
+    leaves.append(Leaf(component, variable, kind != "leaf"))
+    return f"ALL({text})" if kind == "ALL" else text
+
+
+@st.composite
+def _nested_part(draw: st.DrawFn, leaves: list[Leaf]) -> str:
+    components = [leaf.component for leaf in leaves]
+    some = draw(st.lists(st.sampled_from(components), min_size=1, max_size=2, unique=True))
+    forms = [_condition(some, subject=None, depth=draw(st.sampled_from([0, 0, 1])))] * 2
+    if shared := [name for name in ATTRIBUTES if any(component.column(name) for component in components)]:
+        forms += [_equivalence(shared)]
+    for leaf in leaves:
+        if leaf.several:
+            size = st.sampled_from([0, 1, 2])
+            forms.append(size.map(lambda least, name=leaf.variable: f"count({name}) > {least}"))
+            for column in leaf.component.columns:
+                if column.kind in ("int", "bigint"):
+                    fold = st.sampled_from(["sum", "min", "max", "avg", "count"])
+                    forms.append(fold.map(lambda name, text=column.text: f"{name}({text}) >= 1"))
+                    inside = f"{leaf.variable}[1].{column.name} >= 1 OR {leaf.variable}[0].{column.name} > 0"
+                    forms.append(st.just(f"({inside})"))
+    return draw(st.one_of(forms))
+
+
 # ---- catalog and events -------------------------------------------------------------------------
 
 
@@ -122,7 +252,7 @@ def kind_of_time(schema: Catalog) -> str:
 
 
 @st.composite
-def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[dict[str, Any]]:
+def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component], most: int = 10) -> list[dict[str, Any]]:
     """Rows of one table, in no order: a row has a value in every column, its type's own or not."""
     assert schema.types is not None
     columns = {name: kind for attributes in schema.types.values() for name, kind in attributes.items()}
@@ -138,7 +268,8 @@ def _events(draw: st.DrawFn, schema: Catalog, pattern: list[Component]) -> list[
         elif name != "ts":
             usual = ATTRIBUTES[name][1]
             values[name] = st.sampled_from([*usual[:2] * 2, *usual])
-    events = draw(st.lists(st.fixed_dictionaries(values), min_size=draw(st.sampled_from([0, 6, 8, 10])), max_size=10))
+    least = draw(st.sampled_from([0, 6, 8, 10]))
+    events = draw(st.lists(st.fixed_dictionaries(values), min_size=min(least, most), max_size=most))
     if draw(st.sampled_from([False, True, True, True])):  # else most streams would hold no match at all
         for place, component in enumerate(part for part in pattern if not part.negated):
             fit = {"type": st.sampled_from(component.types), "ts": st.just(at(2 * place + 2))}

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from sase.runtime.kernels.encode import group_codes
-from sase.runtime.stream.bucket import COPY, Bucket, StreamTask
+from sase.runtime.pattern import Pattern
+from sase.runtime.stream.bucket import Bucket, StreamTask
+from sase.runtime.stream.horizon import COPY
 
 BEGINNING = -(1 << 52)
 BUCKETS = 2
@@ -34,6 +37,8 @@ class Run:
     late: list[dict[str, object]] = field(default_factory=list)
     found_at: list[int] = field(default_factory=list)
     """The watermark at which each batch of matches came out."""
+    watermarks: list[int] = field(default_factory=list)
+    """Of all micro-batches."""
     state_rows: list[int] = field(default_factory=list)
     """Events in all states after each micro-batch."""
 
@@ -44,9 +49,10 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
     states: list[pa.Table | None] = [None] * BUCKETS
     wakes: list[int | None] = [None] * BUCKETS
     watermark, latest = BEGINNING, BEGINNING
-    within = task.pattern.within or 1
-    end = max(rows.column(task.time).to_pylist(), default=0) + 3 * within + delay + 1
+    far = 3 * (task.pattern.within or 1) if isinstance(task.pattern, Pattern) else 1000
+    end = max(rows.column(task.time).to_pylist(), default=0) + far + delay + 1
     for number, batch in enumerate([*batches, *[[]] * 2]):
+        run.watermarks.append(watermark)
         for place in range(BUCKETS):
             arrived = places[place].take(pa.array(batch, pa.int64())).filter(pa.compute.field("_here"))
             wake = wakes[place]
@@ -87,3 +93,26 @@ def _places(task: StreamTask, rows: pa.Table) -> list[pa.Table]:
         table = rows.set_column(rows.schema.get_field_index(task.states), task.states, pa.array(bits))
         places.append(table.append_column("_here", pa.array(here | copied)))
     return places
+
+
+class Value:
+    """A state of Spark's, as long as the test."""
+
+    def __init__(self) -> None:
+        self.value: tuple[Any, ...] | None = None
+
+    def exists(self) -> bool:
+        return self.value is not None
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+    def clear(self) -> None:
+        self.value = None
+
+
+class Timers(set[int]):
+    registerTimer, deleteTimer = set.add, set.remove

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import sase
+from sase.analysis.stages import Stage
 from sase.cli import main
 from sase.compiler.plan.rules import NAMES
 
@@ -73,6 +74,68 @@ STRATEGIES: list[dict[str, Any]] = [
 ]
 
 
+def made_up(spark: SparkSession) -> DataFrame:
+    rng = random.Random(7)
+    rows = [(rng.choice("ABCD"), at // 2, rng.choice([1, 2, None]), rng.randrange(6)) for at in range(90)]
+    return spark.createDataFrame(rows, "type string, ts bigint, id bigint, v int")
+
+
+def add_up(counted: list[Stage], matches: int) -> None:
+    """What a stage leaves is what the one before left, less what it removed; and the last leaves the answer."""
+    assert (counted[0].what, counted[0].left) == ("read", 90)
+    assert (counted[-1].unit, counted[-1].left) == ("match", matches)
+    for before, stage in pairwise(counted):
+        assert stage.removed is None or (stage.removed >= 0 and stage.left == before.left - stage.removed), stage
+        assert stage.removed is None or stage.of == before.of or stage.step == "sequences", stage
+
+
+@pytest.mark.parametrize(
+    ("text", "strategy"),
+    [
+        ("EVENT AND(A x, B y, NOT C z) WHERE [id] AND x.v < y.v AND z.v > 3 WITHIN 6", {}),
+        ("EVENT AND(A x, A y, B z) WHERE x.v < y.v AND abs(x.v - z.v) < 2 WITHIN 5", {"slice": 7}),
+        ("EVENT OR(SEQ(A x, !C n, B y), AND(A x, B y), C z) WHERE [id] AND x.v < y.v WITHIN 4", {"disable": NAMES}),
+        ("EVENT SEQ(A{2,3} x, ALL(C t), B y) WHERE [id] AND sum(x.v) > 5 AND abs(t.v - y.v) < 2 WITHIN 9", {}),
+        ("EVENT SEQ(first A x, B y) WHERE x.v < y.v WITHIN 9 CONSUME EXCLUSIVE", {}),
+        ("EVENT SEQ(A x, !C n, ALL(C t), B y) WHERE abs(n.v - x.v) < 1 WITHIN 5", {"slice": 20}),
+    ],
+)
+def test_the_stages_of_a_pattern_in_any_order_add_up(spark: SparkSession, text: str, strategy: dict[str, Any]) -> None:
+    events = made_up(spark)
+    matches = sase.compile(text, CATALOG).run(events).count()
+    assert matches
+    add_up(sase.compile(text, CATALOG, **strategy).stages(events), matches)
+
+
+def test_what_became_of_the_candidates_in_any_order(spark: SparkSession) -> None:
+    events = spark.createDataFrame(
+        [
+            ("A", 1, 1, 2),
+            ("B", 2, 1, 1),
+            ("B", 3, 1, 5),
+            ("C", 12, 1, 9),
+            ("A", 20, 1, 1),
+            ("B", 21, 1, 4),
+            ("C", 22, 1, 0),
+        ],
+        "type string, ts bigint, id bigint, v int",
+    )
+    query = "EVENT AND(A x, B y, NOT C z) WHERE [id] AND x.v < y.v WITHIN 10"
+    shown = sase.compile(query, CATALOG).analyze(events).splitlines()
+    assert [" ".join(line.split()) for line in shown[-8:]] == [
+        "x, y candidates 6 candidates",
+        "x.v < y.v 5 -1",
+        "no z 4 -1",
+        "the last to be bound 1 -3",
+        "built 1 match",
+        "matches 1",
+        "",
+        "1 match: of 6 candidates x, y, 1 fails x.v < y.v, 1 has z and 3 lead on to other events.",
+    ]
+    alone = sase.compile("EVENT AND(A x, C z) WHERE [id] WITHIN 2", CATALOG).analyze(events).splitlines()[-1]
+    assert alone == "No match: 2 events for z, but no others come with them within 2, with the same id."
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,20 +148,12 @@ STRATEGIES: list[dict[str, Any]] = [
     ],
 )
 def test_the_stages_of_any_plan_add_up_to_the_matches(spark: SparkSession, text: str) -> None:
-    """What a stage leaves is what the one before left, less what it removed; and the last leaves the answer."""
-    rng = random.Random(7)
-    rows = [(rng.choice("ABCD"), at // 2, rng.choice([1, 2, None]), rng.randrange(6)) for at in range(90)]
-    events = spark.createDataFrame(rows, "type string, ts bigint, id bigint, v int")
+    events = made_up(spark)
     matches = sase.compile(text, CATALOG).run(events).count()
     assert matches
     keyed = [{"equivalence": "multi-pais:id"}, {"equivalence": "pais:v"}] if "[id, v]" in text else STRATEGIES
     for strategy in keyed if "C z" in text else keyed[:-1]:  # one event alone is not cut by time
-        counted = sase.compile(text, CATALOG, **strategy).stages(events)
-        assert (counted[0].what, counted[0].left) == ("read", 90)
-        assert (counted[-1].unit, counted[-1].left) == ("match", matches), strategy
-        for before, stage in pairwise(counted):
-            assert stage.removed is None or (stage.removed >= 0 and stage.left == before.left - stage.removed), strategy
-            assert stage.removed is None or stage.of == before.of or stage.step == "sequences", (strategy, stage)
+        add_up(sase.compile(text, CATALOG, **strategy).stages(events), matches)
 
 
 LOGINS = sase.Catalog(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sase
-from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.bound import Apart, BoundQuery, Earliest
 
 CATALOG = sase.Catalog(types={name: {"ts": "bigint", "id": "bigint"} for name in "ABCDEFG"})
 
@@ -44,3 +44,15 @@ def test_variables_and_predicates_know_their_place_in_the_text() -> None:
 def test_a_place_in_the_text_is_no_difference() -> None:
     one, other = bound("EVENT SEQ(A x, B y) WHERE x.id > y.id"), bound("EVENT  SEQ(A x,  B y) WHERE ( x.id >  y.id)")
     assert (one.variables, one.predicates) == (other.variables, other.predicates)
+
+
+def test_a_sequence_is_one_branch_that_is_a_chain() -> None:
+    query = bound("EVENT SEQ(!(A k), B x, !(C m), E y, !(G p)) WHERE m.id = x.id AND p.id > 1 WITHIN 10")
+    (branch,) = query.branches
+    leading, between, trailing = branch.groups
+    assert query.is_sequence and branch.is_chain
+    assert branch.apart == (Apart("x", "y", 10),) and branch.instant == Earliest(10)
+    assert (leading.before, leading.apart) == ({("k", "x")}, (Apart("k", "y", 10),))
+    assert (between.before, between.apart) == ({("x", "m"), ("m", "y")}, ())
+    assert (trailing.before, trailing.apart) == ({("y", "p")}, (Apart("x", "p", 10),))
+    assert [str(part) for part in trailing.predicates] == ["p.id > 1"]

@@ -13,7 +13,7 @@ from benchmarks.calibrate import fit, known
 from benchmarks.data import Stream
 from benchmarks.regret import EVENTS, LENGTHS, SKEWS, V1, V2, Point
 from sase.compiler.plan.choose import Choices
-from sase.compiler.plan.cost import Cost
+from sase.compiler.plan.estimate import Cost
 from sase.compiler.plan.statistics import ColumnStatistics, Statistics, TypeStatistics
 
 GRID = Path(__file__).parent / "choices.txt"

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sase.compiler.compile import compile_query
+from sase.compiler.compile_sql import compile_statement
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import SaseError
-from sase.compiler.languages.sase.front_end import read
+from sase.compiler.languages.registry import read
 
 FOLDER = Path(__file__).parent / "errors"
 RETAIL = {
@@ -31,6 +32,22 @@ CATALOGS = {
         types={
             name: {"ts": "bigint", "props": "struct<page:string,size:int>", "tags": "array<string>"} for name in "AB"
         }
+    ),
+    "patterns": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
+    "vdms_pq": Catalog(
+        types={
+            "START": {"ts": "timestamp", "car_id": "bigint", "start_time": "int"},
+            "STATUS": {"ts": "timestamp", "car_id": "bigint", "speed": "double"},
+        },
+        parameters={"SOME_ERR": 7},
+    ),
+    "whole_matches": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int"} for name in "ABCD"}),
+    "telegraphcq": Catalog(
+        types={
+            "Person": {"ts": "timestamp", "person_id": "bigint", "loc_id": "int"},
+            "Book": {"ts": "timestamp", "book_id": "bigint", "loc_id": "int"},
+        },
+        parameters={"soon": "later"},
     ),
     "conflict": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "string"}}),
 }
@@ -74,4 +91,18 @@ def test_errors_of_a_stream_are_shown_literally(regenerate_golden: bool) -> None
     found = [(query, shown(query, CATALOGS["retail"], stream=True)) for query, _ in cases(path)]
     if regenerate_golden:
         path.write_text("\n====\n".join(f"{query}\n----\n{text}" for query, text in found) + "\n", encoding="utf-8")
+    assert found == cases(path)
+
+
+def test_errors_of_sql_are_shown_literally(regenerate_golden: bool) -> None:
+    path = FOLDER / "sql.txt"
+
+    def shown(text: str) -> str:
+        with pytest.raises(SaseError) as caught:
+            compile_statement(text, "query.sql", "trino", version="0")
+        return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
+
+    found = [(text, shown(text)) for text, _ in cases(path)]
+    if regenerate_golden:
+        path.write_text("\n====\n".join(f"{text}\n----\n{said}" for text, said in found) + "\n", encoding="utf-8")
     assert found == cases(path)

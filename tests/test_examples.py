@@ -183,9 +183,72 @@ def test_the_catalog_of_the_clicks_is_what_their_files_tell(spark: SparkSession)
     assert found == sase.Catalog.load(EXAMPLES / "clicks.toml")
 
 
+def test_boolean_patterns(spark: SparkSession, make_data: ModuleType) -> None:
+    """Any order, and one time; prices between times."""
+    fires = run("fire", "sensors", str(DATA / "sensors.jsonl"))
+    assert sorted((row.room, row.celsius, row.density, clock(row.noticed_at)) for row in fires) == [
+        (3, 130, 140, "Mon 09:45:00"), (3, 130, 220, "Mon 09:45:00"), (7, 180, 400, "Mon 10:10:30"),
+    ]  # fmt: skip
+    walks = run("three_places", "visits", str(DATA / "visits.csv"))
+    assert sorted((row.a.customer, clock(row.started_at), clock(row.detected_at)) for row in walks) == [
+        (4, "Mon 09:10:00", "Mon 10:00:00"), (7, "Mon 09:30:00", "Mon 09:30:00"),
+    ]  # fmt: skip
+    prices = run("fluctuation", "trades", str(DATA / "trades.csv"))
+    assert sorted((row.low.stock, row.low.price, row.high.price, row.after.price) for row in prices) == [
+        ("XYZ", 99.0, 111.0, 103.0), ("XYZ", 99.0, 111.0, 104.0),
+        *(("XYZ", low, 112.0, 104.0) for low in (99.0, 100.0, 101.0)),
+    ]  # fmt: skip
+    assert bag(walks) == bag(judge("three_places", "visits", with_time(make_data.visits(), "ts")))
+    assert bag(prices) == bag(judge("fluctuation", "trades", with_time(make_data.trades(), "ts")))
+
+
+VDMS_PQ = EXAMPLES / "vdms_pq"
+
+
+def test_the_letters_queries(spark: SparkSession, make_data: ModuleType) -> None:
+    def found(name: str, catalog: str, events: str) -> list[Row]:
+        text = (VDMS_PQ / f"{name}.vdms").read_text(encoding="utf-8")
+        return sase.compile(text, sase.Catalog.load(VDMS_PQ / catalog)).run(str(DATA / events)).collect()
+
+    trips = [
+        (row.x.car_id, clock(row.x.ts), clock(row.z.ts), row.z.distance)
+        for row in found("q1", "cars.toml", "cars.jsonl")
+    ]
+    assert sorted(trips) == [(11, "Mon 10:01:00", "Mon 13:11:00", 502), (12, "Mon 07:34:00", "Mon 10:44:00", 517)]
+    fast = found("q2", "cars.toml", "cars.jsonl")
+    assert len(fast) == 45 and [row.y.code for row in fast if row.y.type == "DTC"] == [7]
+    for name, expected in {"q3": [(1, 3, 6), (1, 5, 6), (4, 5, 6)], "q4": [(1, 2, 6), (4, 5, 6)]}.items():
+        rows = found(name, "abcd.toml", f"vdms_pq/{name}.csv")
+        assert sorted((row.a.ts, row.c.ts, row.d.ts) for row in rows) == expected
+        assert [event["ts"] for event in make_data.arrivals(make_data.LETTER[name])] == [1, 2, 3, 4, 5, 6]
+
+
+LIBRARY = EXAMPLES / "library"
+
+
+def test_the_library(spark: SparkSession) -> None:
+    catalog = sase.Catalog.load(LIBRARY / "library.toml")
+
+    def found(name: str) -> list[Row]:
+        text = (LIBRARY / name).read_text(encoding="utf-8")
+        return sase.compile(text, catalog, filename=name).run(str(DATA / "library.jsonl")).collect()
+
+    readings = [(row.tag_id, row.timestamp.second) for row in found("cleaning.tcq")]
+    assert sorted(readings) == [(101, 0), (101, 3), (102, 0), (102, 1), (103, 5)]
+    assert sorted(row.book_id for row in found("booklifting.tcq")) == [11, 14]
+    assert sorted((row.person1_id, row.person2_id, row.book_id) for row in found("confusion.tcq")) == [
+        (1, 6, 14), (2, 5, 12), (5, 2, 12), (6, 1, 14),
+    ]  # fmt: skip
+    assert [(row.person_id, clock(row.timestamp)) for row in found("overlimit.sase")] == [(4, "Sun 10:33:20")]
+
+
 def test_every_query_has_a_test() -> None:
+    assert {path.name for path in LIBRARY.glob("*") if path.suffix != ".toml"} == {
+        "cleaning.tcq", "booklifting.tcq", "confusion.tcq", "overlimit.sase",
+    }  # fmt: skip
+    assert {path.stem for path in VDMS_PQ.glob("*.vdms")} == {"q1", "q2", "q3", "q4"}
     assert {path.stem for path in EXAMPLES.glob("*.sase")} == {
-        *RETAIL, "q3", "overdose", "card_testing", "abandoned_carts",
+        *RETAIL, "q3", "overdose", "card_testing", "abandoned_carts", "fire", "three_places", "fluctuation",
     }  # fmt: skip
 
 

@@ -77,6 +77,19 @@ def test_the_matches_are_bound_registered_and_shown(shell: InteractiveShell, spa
     assert html.count("<tr>") == 8 and "2026-03-02 09:41:13" in html
 
 
+def test_a_cell_of_sql_is_run_over_variables_tables_and_views(shell: InteractiveShell, spark: SparkSession) -> None:
+    shell.user_ns["ticks"] = spark.createDataFrame([(1, 5), (2, 6), (3, 7), (4, 1)], "at int, price int")
+    cell = """SELECT * FROM ticks MATCH_RECOGNIZE (ORDER BY at MEASURES count(*) AS n
+              PATTERN (A UP+) DEFINE UP AS price > PREV(price))"""
+    shown = run(shell, "rises --dialect trino", cell)
+    assert (
+        [row.n for row in shell.user_ns["rises"].collect()] == [row.n for row in spark.table("rises").collect()] == [3]
+    )
+    assert "rises" in str(shown.outputs[0].data["text/plain"])
+    assert "def find_matches(" in str(run(shell, "rises --job", cell).outputs[0].data["text/plain"])
+    assert "--events is not for SQL" in fail(shell, "rises --events ticks", cell)
+
+
 def test_the_name_may_be_left_out_and_events_may_stand_in_from(shell: InteractiveShell) -> None:
     shell.user_ns["readings"].createOrReplaceTempView("tags")
     run(shell, "", "FROM tags\n" + SHOPLIFTERS)
@@ -338,9 +351,9 @@ def test_a_failure_at_work_is_the_callers(spark: SparkSession) -> None:
 
 
 def completed(shell: InteractiveShell, cell: str) -> list[str]:
-    """What Tab offers at the cursor, `|`."""
+    """What Tab offers at the cursor, `|`, by name: IPython shows the most likely ones first."""
     with provisionalcompleter():
-        return [found.text for found in shell.Completer.completions(cell.replace("|", ""), cell.index("|"))]
+        return sorted(found.text for found in shell.Completer.completions(cell.replace("|", ""), cell.index("|")))
 
 
 HEAD = "%%sase x --events readings\n"
@@ -359,6 +372,9 @@ HEAD = "%%sase x --events readings\n"
         (HEAD + "EVENT SEQ(SHELF-READING probe, EXIT-READING z) WHERE pro|", ["probe."]),
         (HEAD + "EVENT SHELF-READING x WHERE x.id = {thresh|}", ["threshold"]),
         (HEAD + "EVENT SHELF-READING x WHERE x.id = 1 WITH|", ["WITHIN"]),
+        (HEAD + "EVENT SEQ(first SHELF-READING x, A|", ["ALL(", "AND(", "ANY("]),
+        (HEAD + "EVENT SEQ(last SHELF-READING one, NOT EXIT-READING{2,3} two) WHERE tw|", ["two."]),
+        (HEAD + "EVENT SHELF-READING x WITHIN 1 hour CONS|", ["CONSUME EXCLUSIVE"]),
         (HEAD + "EV|", ["EVENT"]),
     ],
 )

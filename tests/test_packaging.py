@@ -46,7 +46,13 @@ def test_the_unpacked_wheel_finds_its_grammar_and_templates(wheel: ZipFile, tmp_
         import sys
         sys.path.insert(0, ".")
         from importlib.resources import files
-        for package, suffix in [("sase.compiler.languages.sase", ".lark"), ("sase.templates", ".jinja")]:
+        for package, suffix in [
+            ("sase.compiler.languages.sase", ".lark"),
+            ("sase.compiler.languages.sql", ".lark"),
+            ("sase.compiler.languages.telegraphcq", ".lark"),
+            ("sase.compiler.languages.vdms_pq", ".lark"),
+            ("sase.templates", ".jinja"),
+        ]:
             found = [file for file in files(package).iterdir() if file.name.endswith(suffix)]
             assert found and all(file.read_text(encoding="utf-8") for file in found), package
             assert str(found[0]).startswith(sys.argv[1]), found

@@ -147,9 +147,48 @@ def test_what_forbids_agrees_with_the_query_at_any_place(
     assert sorted(places(seen.matches) + places(seen.killed)) == kept
 
 
+def test_matches_in_any_order_bind_what_they_bind(spark: SparkSession) -> None:
+    """Each in the order of time, with what it collects; a variable of another branch is not there."""
+    query = sase.compile("EVENT OR(AND(A x, B y, NOT C n), SEQ(A x, ALL(B t), C z)) WHERE [id] WITHIN 8", CATALOG)
+    given = events(spark, ("A", 1, 1), ("B", 3, 1), ("C", 5, 1), ("B", 11, 2), ("A", 12, 2))
+    lines = [line.strip() for line in str(sase.timeline(query.run(given))).splitlines()]
+    assert [line for line in lines if "match" in line] == [
+        "match x 1 → z 5, with t 3",
+        "no match x 1 → y 3, for n 5",
+        "match y 11 → x 12",
+    ]
+    assert "<svg" in sase.timeline(query.run(given)).svg()
+
+
+def test_the_events_of_a_pattern_in_any_order_stand_in_the_order_that_it_asks_for() -> None:
+    query = sase.compile(
+        "EVENT OR(SEQ(A x, AND(B y, C z)), AND(A x, NOT C n)) WHERE [id] AND x.v = 'a' AND y.v = z.v WITHIN 8", CATALOG
+    )
+    assert str(sase.nfa(query)).splitlines() == [
+        *(
+            "either",
+            "  A x",
+            "    x.v = 'a'",
+            "  B y  after x",
+            "  C z  after x",
+            "  [id]",
+            "  y.v = z.v",
+            "  within 8",
+        ),
+        *("or", "  A x", "    x.v = 'a'", "  within 8", "  ✗ no C n", "      [id]", "match"),
+    ]
+    svg = ElementTree.fromstring(sase.nfa(query).svg())
+    heights = {
+        text.text: float((text.get("transform") or "").partition(",")[2].rstrip(")")) for text in svg.iter(f"{SVG}text")
+    }
+    with pytest.raises(OptionError, match="stacks are those of a sequence, and this pattern is none"):
+        sase.stacks(query, "nowhere")
+    assert heights["B y"] == heights["C z"] and heights["either"] < heights["B y"] < heights["or"] < heights["✗ no C n"]
+
+
 def test_a_killer_needs_its_conditions() -> None:
     query = sase.compile("EVENT SEQ(A x, !(B n), C z) WHERE [id] AND n.v = x.v WITHIN 9", CATALOG).compiled.query
-    positive = with_killer(query, "n")
+    positive = with_killer(query, ("n",))
     assert [variable.name for variable in positive.positive] == ["x", "n", "z"]
     assert {str(test) for test in positive.equivalences} == {"[id]", "[v]"}
     assert {name for test in positive.equivalences for name, _ in test.positive} == {"x", "n", "z"}

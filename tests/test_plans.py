@@ -284,3 +284,8 @@ def _atom(atom: object) -> str:
         case Condition():
             return sql(atom.term.value)
     raise AssertionError(atom)
+
+
+def test_a_tie_breaker_travels_that_no_type_declares() -> None:
+    catalog = sase.Catalog(types={name: {"ts": "bigint", "v": "bigint"} for name in "AB"}, order="n")
+    assert sase.compile("EVENT SEQ(A x, B y) RETURN x.v", catalog).compiled.physical.selected == ("ts", "v", "n")

@@ -46,6 +46,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "Multi-PAIS without stacks": {"equivalence": "multi-pais", "construction": "basic"},
     "shuffled by time alone": {"parallel": "time"},
     "shuffled by key alone": {"parallel": "key"},
+    "sorted by Spark": {"sort": "spark"},
 }
 ALWAYS = ("the default plan", "the basic plan")
 
@@ -79,7 +80,7 @@ TRAPS = [
     ("EVENT SEQ(A x, !(C w), B y) WHERE NOT (w.id = 1 OR y.id = 2) WITHIN 9", "anti-join before selection"),
     # NULL is a key to Spark, and equal to nothing in a query.
     ("EVENT SEQ(A x, B y) WHERE [id] WITHIN 9", "shuffled by time alone"),
-    ("EVENT SEQ(A x, B y) WHERE [id, n] WITHIN 9", "dynamic filtering"),
+    ("EVENT SEQ(A x, B y) WHERE [id, n] WITHIN 9", "sorted by Spark"),
     ("EVENT SEQ(A x, !(C w), B y) WHERE [id, n] WITHIN 9", "Multi-PAIS"),
     # An attribute that D lacks, though its rows have a value there.
     ("EVENT SEQ(A x, ANY(B, D) y) WHERE x.id = y.id WITHIN 9", "without filter_in_construction"),

@@ -5,8 +5,9 @@ The language of a fenced block says how it is checked:
     console   each `$ command` is run; the lines below it are what it prints (`…` is a place left open)
     sh        `make` targets and what `pip` installs exist; nothing is run
     python    is executed, all blocks of a document in one namespace; `python excerpt` is part of the job above
-    sase      compiles; a block `events` behind it gives events and matches, a block `error` the error; `sase FILE` is
-              that file, for the commands behind it
+    sase      compiles, as do the other languages, each under its name; a block `events` behind it gives events and
+              matches, a block `error` the error; `sase FILE` is that file, for the commands behind it
+    sql       compiles
     toml      is a catalog
 """
 
@@ -27,13 +28,16 @@ from pyspark.sql import SparkSession
 
 import sase
 from benchmarks.flights import DECLARED
+from sase.compiler.languages.registry import NAMES
 from sase.runtime.java import ensure_java
 from sase.testing import Block, Outcome, cases_in, outcomes
 from sase.testing import blocks as blocks_of
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
 RETAIL = sase.Catalog.load(ROOT / "examples/retail.toml")
+LIBRARY = sase.Catalog.load(ROOT / "examples/library/library.toml")
+CARS = sase.Catalog.load(ROOT / "examples/vdms_pq/cars.toml")
 
 
 def blocks(path: Path) -> list[Block]:
@@ -170,6 +174,10 @@ FLIGHTS = sase.Catalog(types={"FLIGHT": DECLARED})
 def catalog_of(query: str) -> sase.Catalog:
     if "FLIGHT " in query:
         return FLIGHTS
+    if ":START" in query:
+        return CARS
+    if "FROM Book" in query:
+        return LIBRARY
     return RETAIL if "-READING" in query or "-READNG" in query else LETTERS
 
 
@@ -191,8 +199,9 @@ def test_the_readme_shows_the_bundled_query() -> None:
 def test_queries_compile() -> None:
     for path in DOCUMENTS:
         for query, behind in pairwise([*blocks(path), Block("", "", 0)]):
-            if query.kind == "sase" and behind.kind != "error":
-                sase.compile(query.text, catalog_of(query.text), filename=f"{path.name}:{query.line}")
+            if query.kind in NAMES and behind.kind != "error":
+                name = f"{path.name}:{query.line}"
+                sase.compile(query.text, catalog_of(query.text), filename=name, language=query.kind)
 
 
 @pytest.mark.parametrize(("query", "error"), with_behind("error"))
@@ -224,6 +233,11 @@ def found(spark: SparkSession) -> dict[str, Outcome]:
 @pytest.mark.parametrize("place", [case.place for case in CASES])
 def test_queries_find_what_is_shown(found: dict[str, Outcome], place: str) -> None:
     assert found[place].passed, str(found[place])
+
+
+@pytest.mark.parametrize("block", of_kind("sql"))
+def test_statements_compile(block: Block) -> None:
+    assert sase.compile_sql(block.text, "trino").job
 
 
 @pytest.mark.parametrize("block", of_kind("toml"))

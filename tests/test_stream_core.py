@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from random_queries import Case, cases
-from streams import follow, shuffled
+from streams import Timers, Value, follow, shuffled
 from test_random_queries import EDGE_CASES, FLOAT_CASE, TRAP_CATALOG, TRAP_EVENTS, TRAPS, collect, compare, frame
 
 import sase
@@ -199,29 +199,6 @@ def test_events_that_can_no_longer_take_part_are_forgotten() -> None:
     assert step.state is not None and step.state.column("time").to_pylist() == [6]
     step = bucket.advance(step.state, None, 16)
     assert (step.state, step.wake) == (None, None)
-
-
-class Value:
-    """A state of Spark's, as long as the test."""
-
-    def __init__(self) -> None:
-        self.value: tuple[Any, ...] | None = None
-
-    def exists(self) -> bool:
-        return self.value is not None
-
-    def get(self) -> tuple[Any, ...] | None:
-        return self.value
-
-    def update(self, value: tuple[Any, ...]) -> None:
-        self.value = value
-
-    def clear(self) -> None:
-        self.value = None
-
-
-class Timers(set[int]):
-    registerTimer, deleteTimer = set.add, set.remove
 
 
 def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:

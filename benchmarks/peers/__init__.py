@@ -73,6 +73,7 @@ def peers() -> dict[str, Peer]:
         "engine": Peer(engine.prepare, rows="sequences"),
         "floor": Peer(floor.prepare, rows="events"),
         "identity": Peer(floor.prepare_identity, rows="events"),
+        "unsorted": Peer(floor.prepare_unsorted, rows="events"),
         "spark_join_naive": Peer(spark_join.prepare_naive),
         "spark_join_bucketed": Peer(spark_join.prepare_bucketed),
         "duckdb": Peer(duckdb_join.prepare_naive),

@@ -33,16 +33,25 @@ def prepare_identity(bench: Bench, task: Task) -> Run:
     return into_noop(bench.spark, build)
 
 
+def prepare_unsorted(bench: Bench, task: Task) -> Run:
+    """The scan, the shuffle and that worker, with no sort at all: what is left if a sort were free."""
+
+    def build() -> DataFrame:
+        events = _shuffled_events(bench, task)
+        return events.mapInArrow(_identity, events.schema)
+
+    return into_noop(bench.spark, build)
+
+
 def _sorted_events(bench: Bench, task: Task) -> DataFrame:
+    return _shuffled_events(bench, task).sortWithinPartitions(*task.shape.equivalence, "ts")
+
+
+def _shuffled_events(bench: Bench, task: Task) -> DataFrame:
     shape, events = task.shape, bench.events(task.source)
     if not shape.equivalence:
         raise Unavailable("the floor is shuffled by a key, and this query has none")
-    return (
-        events.where(F.col("type").isin(*shape.types))
-        .select(*shape.columns)
-        .repartition(*shape.equivalence)
-        .sortWithinPartitions(*shape.equivalence, "ts")
-    )
+    return events.where(F.col("type").isin(*shape.types)).select(*shape.columns).repartition(*shape.equivalence)
 
 
 def _identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

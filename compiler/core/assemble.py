@@ -6,16 +6,31 @@ which equalities are equivalence tests, and what no pattern may be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
-from sase.compiler.core import scalars
-from sase.compiler.core.bound import BoundQuery, Output, Predicate, TimeKind, Variable, Window
+from sase.compiler.core import pattern, scalars
+from sase.compiler.core.arrivals import Lowering
+from sase.compiler.core.bound import (
+    BoundQuery,
+    Branch,
+    Earliest,
+    Group,
+    Mode,
+    Output,
+    Predicate,
+    TimeKind,
+    Variable,
+    Window,
+)
 from sase.compiler.core.catalog import Catalog
-from sase.compiler.core.equivalence import equivalence_tests
+from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
-from sase.compiler.core.missing import atoms, with_escapes
+from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
+from sase.compiler.core.pattern import Shapes
 from sase.compiler.core.spans import span_of
 
 MOST_COMPONENTS = 60
@@ -31,20 +46,42 @@ def assemble(
     span: Span,
     time_kind: TimeKind,
     variables: Sequence[Variable],
+    shapes: Shapes,
     where: Iterable[exp.Expr],
     within: Window | Diagnostic | None,
     returns: Sequence[Output] | None,
     composite: str | None,
     found: list[Diagnostic],
+    missing: Missing = with_escapes,
+    selection: Mapping[str, tuple[Mode, Span]] = MappingProxyType({}),
+    exclusive: Span | None = None,
+    arrays: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    timed_out: Span | None = None,
 ) -> BoundQuery:
-    """`where` has the parts that AND joins, with their names resolved, and `span` is the pattern's.
+    """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
+    the pattern's, `exclusive` that of the words that let a match use up its events.
 
     `found` has what the language itself found wrong, and `within` may say why it is no window: all errors are reported
     together.
     """
-    parts = tuple(_predicates(where, variables, catalog.type, found))
-    _check_outputs(returns or (), variables, catalog.type if composite is not None else None, found)
-    equivalences, predicates = equivalence_tests(parts, variables)
+    if len(variables) > MOST_COMPONENTS:
+        found.append(Diagnostic(f"a pattern has at most {MOST_COMPONENTS} components", variables[MOST_COMPONENTS].span))
+    found += pattern.wrong(shapes, span, needs_window=within is None)
+    window = within if isinstance(within, Window) else None
+    if timed_out is not None:
+        found += _wrong_time_out(shapes, timed_out, bool(selection or exclusive), bool(arrays))
+        shapes = pattern.timed_out(shapes[0], timed_out)
+    chained = len(shapes) == 1 and pattern.is_chain(shapes[0]) and timed_out is None
+    arriving = Lowering(variables, shapes[0].variables[-1] if chained and shapes[0].variables else None)
+    where = [arriving.condition(part) for part in where]
+    returns = None if returns is None else [arriving.output(output) for output in returns]
+    variables = arriving.known()
+    found += arriving.found
+    bare = [pattern.finished(shape, window) for shape in shapes]
+    conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None)
+    branches = conditions.of(list(where), bare)
+    found += conditions.found
+    positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,
         filename=filename,
@@ -55,15 +92,22 @@ def assemble(
         order=catalog.order,
         time_kind=time_kind,
         variables=tuple(variables),
-        predicates=predicates,
-        equivalences=equivalences,
-        within=within if isinstance(within, Window) else None,
+        branches=branches,
+        within=window,
         returns=None if returns is None else tuple(returns),
         composite=composite,
         time_unit=catalog.time_unit,
         time_format=catalog.time_format,
+        csv=catalog.csv,
+        selection={name: mode for name, (mode, _) in selection.items()},
+        consume="exclusive" if exclusive else "shared",
+        arrays={name: elements for name, elements in arrays.items() if positive.intersection(elements)},
+        arrivals=tuple(arriving.arrivals.values()),
+        timed_out=timed_out is not None,
     )
-    found += _wrong_pattern(query, needs_window=within is None)
+    check_outputs(query, catalog.type if composite is not None else None, found)
+    if not found:
+        found += _wrong_selection(query, selection, exclusive)
     if isinstance(within, Diagnostic):
         found.append(within)
     if found:
@@ -74,91 +118,195 @@ def assemble(
 # ---- the pattern --------------------------------------------------------------------------------
 
 
-def _wrong_pattern(query: BoundQuery, needs_window: bool) -> Iterator[Diagnostic]:
-    if len(query.variables) > MOST_COMPONENTS:
-        yield Diagnostic(f"a pattern has at most {MOST_COMPONENTS} components", query.variables[MOST_COMPONENTS].span)
-    if not query.positive:
+def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) -> Iterator[Diagnostic]:
+    if selects:
+        yield Diagnostic("TIMED OUT takes every sequence that got stuck", span, "leave out first, last and CONSUME")
+    shape = shapes[0]
+    if len(shapes) > 1 or len(shape.variables) < 2 or repeats or not pattern.is_chain(shape):
         yield Diagnostic(
-            "every component of this pattern is negated, so there is no event to report",
-            query.span,
-            "add an event that must occur, such as SEQ(A x, !(B y))",
+            "TIMED OUT reports sequences that got stuck on their way, and this pattern has no steps",
+            span,
+            "it goes with SEQ of single events: SEQ(A a, B b, C c) WITHIN 10 minutes TIMED OUT",
         )
+    elif any((shape.variables[-1], name) in group.before for group in shape.groups for name in group.variables):
+        yield Diagnostic(
+            "behind its last event, a sequence cannot get stuck",
+            span,
+            "leave out what stands last: a sequence that reaches its last event is not timed out",
+        )
+
+
+def _wrong_selection(
+    query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]], exclusive: Span | None
+) -> Iterator[Diagnostic]:
+    """Selection and consumption go by the event that completes a match, so there must be one, known in time."""
+    spans = [span for _, span in selection.values()] + (
+        [exclusive] if query.consume == "exclusive" and exclusive else []
+    )
+    if not spans:
         return
-    if needs_window:
-        for open_ended, where, side in ((query.leading, "first", "past"), (query.trailing, "last", "future")):
-            for variable in open_ended:
-                yield Diagnostic(
-                    f"a negated component that stands {where} needs WITHIN: without a window, its {side} has no end",
-                    variable.span,
-                    "add a window, such as WITHIN 12 hours",
-                )
+    if any(isinstance(branch.instant, Earliest) for branch in query.branches):
+        yield Diagnostic(
+            "matches are selected when their last event has come, and these are certain only at the end of the window",
+            spans[0],
+            "leave out what no event closes: a component that stands last under NOT or ALL, or NOT beside AND",
+        )
+    for name, (mode, span) in selection.items():
+        if not all(name in branch.variables for branch in query.branches):
+            yield Diagnostic(
+                f"{mode} compares the events of {name}, and not every match has one",
+                span,
+                "it may not stand inside OR, NOT or ANY",
+            )
+    if selection and not all(_has_last(branch) for branch in query.branches):
+        yield Diagnostic(
+            "first and last compare the matches that one event completes, and here several events may be the last",
+            next(iter(selection.values()))[1],
+            "let the pattern end with a single event: SEQ(first A a, B b)",
+        )
+
+
+def _has_last(branch: Branch) -> bool:
+    earlier = {one for one, _ in branch.before}
+    return len([name for name in branch.variables if name not in earlier]) == 1
 
 
 # ---- WHERE --------------------------------------------------------------------------------------
 
 
-def _predicates(
-    where: Iterable[exp.Expr], variables: Sequence[Variable], type_column: str, found: list[Diagnostic]
-) -> Iterator[Predicate]:
-    """P+ and P-. What one place in the text stands for, such as the pairs of `[id]`, is reported once."""
-    negated = {variable.name for variable in variables if variable.negated}
-    wrong: set[Span] = set()
-    for part in where:
-        condition = scalars.unparenthesised(part)
-        if span_of(condition) in wrong:
-            continue
-        mistakes: list[Diagnostic] = []
-        scalars.check_condition(condition, mistakes)
-        spoken_of = sorted(scalars.variables(condition) & negated)
-        if not mistakes:
-            mistakes += _wrong_part(condition, spoken_of)
-        if mistakes:
-            wrong.add(span_of(condition))
-            found += mistakes
-        else:
-            about = spoken_of[0] if spoken_of else None
-            yield Predicate(with_escapes(condition, type_column), about, span_of(condition))
+class _Conditions:
+    """P+ and P- of each branch. What one place in the text stands for, such as pairs of `[id]`, is reported once."""
 
+    def __init__(self, type_column: str, variables: Sequence[Variable], missing: Missing, mixes: bool) -> None:
+        self.type_column = type_column
+        self.missing = missing
+        self.order = [variable.name for variable in variables]
+        self.mixes = mixes
+        """A part of P- may have comparisons that do not speak of its group: the language did not call it negated."""
+        self.found: list[Diagnostic] = []
+        self.wrong: set[Span] = set()
 
-def _wrong_part(condition: exp.Expr, negated: Sequence[str]) -> Iterator[Diagnostic]:
-    """A part is about positive variables alone, or, in each of its comparisons, about one negated variable."""
-    if len(negated) > 1:
-        yield Diagnostic(
-            f"this part of WHERE speaks of {len(negated)} negated components, {' and '.join(negated)}",
-            span_of(condition),
-            "each negated component stands for itself: a part may speak of one of them and of positive variables",
+    def of(self, where: Sequence[exp.Expr], branches: Sequence[Branch]) -> tuple[Branch, ...]:
+        parts = []
+        for part in where:
+            condition = scalars.unparenthesised(part)
+            if span_of(condition) not in self.wrong:
+                mistakes: list[Diagnostic] = []
+                scalars.check_condition(condition, mistakes)
+                self.report(span_of(condition), mistakes)
+                parts.append(condition)
+        return tuple(self.conditioned(branch, parts) for branch in branches)
+
+    def report(self, span: Span, mistakes: Iterable[Diagnostic]) -> None:
+        listed = list(mistakes)
+        if listed and span not in self.wrong:
+            self.wrong.add(span)
+            self.found += listed
+
+    def conditioned(self, branch: Branch, parts: Sequence[exp.Expr]) -> Branch:
+        groups = list(_numbered(branch.groups, frozenset(branch.variables)))
+        plus: list[Predicate] = []
+        minus: list[Owned] = []
+        for part in parts:
+            span = span_of(part)
+            if span in self.wrong:
+                continue
+            added = {column.table for column in scalars.single_columns(part)} - set(branch.variables)
+            added &= {name for group, _ in groups for name in group.variables}
+            if not added:
+                collected = {name for group, _ in groups if group.fold == "collect" for name in group.variables}
+                remaining = left_out(part, {*branch.variables, *collected})
+                if remaining is not None:
+                    plus.append(Predicate(self.missing(remaining, self.type_column), None, span))
+                continue
+            self.report(span, self.wrong_part(part, added, groups))
+            for number, (group, scope) in enumerate(groups):
+                mine = [name for name in group.variables if name in added]
+                if not mine or any(added.intersection(inner.variables) for inner, _ in _numbered(group.groups, scope)):
+                    continue
+                remaining = left_out(part, scope)
+                if remaining is not None:
+                    self.report(span, self.mixed(remaining, group, part))
+                    minus.append(Owned(Predicate(self.missing(remaining, self.type_column), mine[0], span), number))
+        tests, plus_rest, minus_rest = equivalence_tests(
+            plus, minus, [group.variables for group, _ in groups], self.order
         )
-    elif negated:
-        mixed = [atom for atom in atoms(condition) if negated[0] not in (scalars.variables(atom) or negated)]
-        if mixed:
+        numbers = iter(range(len(groups)))
+        return replace(
+            branch,
+            predicates=plus_rest,
+            equivalences=tests,
+            groups=tuple(_with_parts(group, numbers, minus_rest) for group in branch.groups),
+        )
+
+    def wrong_part(
+        self, part: exp.Expr, added: set[str], groups: Sequence[tuple[Group, frozenset[str]]]
+    ) -> Iterator[Diagnostic]:
+        """A part of P- is about one group, and those around it."""
+        names = [name for name in self.order if name in added]
+        if not any(added <= scope for _, scope in groups):
+            collected = any(group.fold == "collect" and added.intersection(group.variables) for group, _ in groups)
+            kind = "negated or collected" if collected else "negated"
             yield Diagnostic(
-                f"this part of WHERE mixes conditions on positive variables and on the negated {negated[0]}",
-                span_of(condition),
-                f"{scalars.sql(mixed[0])} does not speak of {negated[0]}: only AND may join the two",
+                f"this part of WHERE speaks of {len(names)} {kind} components, {' and '.join(names)}",
+                span_of(part),
+                "each negated component stands for itself: a part may speak of one of them and of positive variables",
             )
+        if any(fold.args.get("collected") for fold in part.find_all(scalars.Folded)):
+            yield Diagnostic(
+                f"this part of WHERE says which events {names[0]} stands for, and depends on what is collected",
+                span_of(part),
+                "what is collected is known of whole matches: compare it with positive variables",
+            )
+
+    def mixed(self, remaining: exp.Expr, group: Group, part: exp.Expr) -> Iterator[Diagnostic]:
+        """In each of its comparisons, a part of P- speaks of its group."""
+        if self.mixes:
+            return
+        for atom in atoms(remaining):
+            spoken_of = scalars.variables(atom)
+            if spoken_of and spoken_of.isdisjoint(group.variables):
+                name = " and ".join(group.variables)
+                kind = "collected" if group.fold == "collect" else "negated"
+                yield Diagnostic(
+                    f"this part of WHERE mixes conditions on positive variables and on the {kind} {name}",
+                    span_of(part),
+                    f"{scalars.sql(atom)} does not speak of {name}: only AND may join the two",
+                )
+                return
+
+
+def _numbered(groups: Iterable[Group], around: frozenset[str]) -> Iterator[tuple[Group, frozenset[str]]]:
+    """Groups, each with what its conditions may speak of, and behind it those inside it."""
+    for group in groups:
+        scope = around | frozenset(group.variables)
+        yield group, scope
+        yield from _numbered(group.groups, scope)
+
+
+def _with_parts(group: Group, numbers: Iterator[int], owned: Sequence[Owned]) -> Group:
+    number = next(numbers)
+    return replace(
+        group,
+        predicates=tuple(part for part, owner in owned if owner == number),
+        groups=tuple(_with_parts(inner, numbers, owned) for inner in group.groups),
+    )
 
 
 # ---- RETURN -------------------------------------------------------------------------------------
 
 
-def _check_outputs(
-    outputs: Sequence[Output], variables: Sequence[Variable], type_column: str | None, found: list[Diagnostic]
-) -> None:
+def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagnostic]) -> None:
     """`type_column` is that of a composite event, which has one, too."""
-    negated = {variable.name for variable in variables if variable.negated}
     names = set() if type_column is None else {type_column.lower()}
     wrong: set[Span] = set()  # x.* stands for many columns, and is reported once
-    for output in outputs:
+    for output in query.returns or ():
         mistakes: list[Diagnostic] = []
         scalars.infer(output.value, mistakes)
         mistakes += [
-            Diagnostic(
-                f"{column.table} is negated: a match has no such event to return",
-                span_of(column),
-                "return attributes of positive variables",
-            )
-            for column in scalars.columns(output.value)
-            if column.table in negated
+            _no_event(column, query)
+            for column in scalars.single_columns(output.value)
+            if column.table not in query.bound
         ]
         if output.name.lower() in names:
             example = f": {scalars.sql(output.value)} AS …" if isinstance(output.value, exp.Column) else ""
@@ -173,3 +321,27 @@ def _check_outputs(
         if mistakes and output.span not in wrong:
             wrong.add(output.span)
             found += mistakes
+
+
+def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:
+    """Why there is no single event to return an attribute of."""
+    name, span = column.table, span_of(column)
+    if name in query.arrays:
+        return Diagnostic(
+            f"{name} is repeated: a match has several such events",
+            span,
+            f"say which one, {name}[0].{column.name}, or make one value of them, such as collect({name}.{column.name})",
+        )
+    if name in query.collected:
+        return Diagnostic(
+            f"{name} is collected: a match has any number of such events",
+            span,
+            f"make one value of them, such as count({name}) or collect({name}.{column.name})",
+        )
+    if query.timed_out:
+        return Diagnostic(
+            f"a sequence that reaches {name} is not timed out", span, "return attributes of earlier events"
+        )
+    return Diagnostic(
+        f"{name} is negated: a match has no such event to return", span, "return attributes of positive variables"
+    )

@@ -1,18 +1,25 @@
-"""The bound query: every name resolved, every type known, WHERE split into P+ and P-.
+"""The bound query: every name resolved, every type known, the pattern lowered to branches, WHERE split into P+ and P-.
 
 Nothing below this point knows the surface syntax: another language that wants our plans ends here.
+
+A query is a set of *branches*. A branch has positive variables, a strict order between some of them, bounds on
+differences of their times, conditions, and *groups*: events that could be added. A match of a branch is an injective
+assignment of events to its positive variables that meets all of these, and for which no group of fold `none` has a
+binding. A chain, SEQ of single events, is the special case `BoundQuery.is_sequence`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
+from sase.compiler.core.catalog import AS_USUAL, Csv
 from sase.compiler.core.errors import Span
 
 Place = tuple[str, str]
@@ -28,6 +35,8 @@ class Attribute:
     kind: exp.DataType
     lacking: tuple[str, ...]
     """The types of the variable that do not declare it: a comparison on one of their events is true."""
+    computed: bool = False
+    """No column of the events, but one of `BoundQuery.arrivals`."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,11 @@ class Variable:
 
 @dataclass(frozen=True)
 class Predicate:
-    """One part of WHERE: about positive variables alone (P+), or about one negated variable, too (P-)."""
+    """One part of WHERE: about positive variables alone (P+), or about those of a group, too (P-)."""
 
     condition: exp.Expr
     negated: str | None
+    """The variable of the group that it is about, the first that it names; None in P+."""
     span: Span = field(compare=False)
 
     @cached_property
@@ -56,7 +66,13 @@ class Predicate:
 
     @property
     def is_simple(self) -> bool:
-        return len(self.variables) == 1
+        """Whether it is about one event."""
+        return len(self.variables) == 1 and not self.is_folded
+
+    @cached_property
+    def is_folded(self) -> bool:
+        """Whether it speaks of a value of several events, and so of a whole match."""
+        return self.condition.find(scalars.Folded) is not None
 
     def __str__(self) -> str:
         return scalars.sql(self.condition)
@@ -64,7 +80,7 @@ class Predicate:
 
 @dataclass(frozen=True)
 class EquivalenceTest:
-    """Positive variables that agree on an attribute, and the negated ones that must agree to count.
+    """Positive variables that agree on an attribute, and those of groups that must agree to count.
 
     Every type of these variables declares the attribute, so the test is an equivalence: NULL is equal to nothing and
     no event escapes it. That is what makes it fit to partition by.
@@ -92,6 +108,113 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Arrival:
+    """A column of the last event: an aggregate over all events that had arrived, less than a window before it."""
+
+    name: str
+    kind: str
+    variable: str
+    attribute: str
+    types: tuple[str, ...]
+    """The events of these types are aggregated: those of the variable that declare the attribute."""
+    result: str
+    """Its Spark type."""
+
+
+Before = tuple[str, str]
+"""The place (time, tie-breaker) of the first variable's event is strictly before that of the second."""
+
+Fold = Literal["none", "collect"]
+"""What is done with the bindings of a group: NOT forbids any, ALL collects them."""
+
+Mode = Literal["first", "last"]
+Consumption = Literal["shared", "exclusive"]
+
+
+@dataclass(frozen=True)
+class Apart:
+    """`later.time - earlier.time < ticks`. Offsets of derived times are part of `ticks`, which may be negative."""
+
+    earlier: str
+    later: str
+    ticks: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """Events that could be added to a match. Its relations and conditions may speak of the match's variables, too, and
+    of those of the groups around it. Orders that follow from others are left out."""
+
+    variables: tuple[str, ...]
+    before: frozenset[Before]
+    apart: tuple[Apart, ...]
+    predicates: tuple[Predicate, ...] = ()
+    groups: tuple[Group, ...] = ()
+    fold: Fold = "none"
+
+
+@dataclass(frozen=True)
+class Latest:
+    """A match is certain at the place of its latest event, whichever variable holds it."""
+
+
+@dataclass(frozen=True)
+class Earliest:
+    """A match is certain so many ticks after its earliest event: a group is open until then."""
+
+    ticks: int
+
+
+@dataclass(frozen=True)
+class At:
+    """A match is certain at the place of this variable's event."""
+
+    variable: str
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A match is certain so many ticks after this variable's event."""
+
+    variable: str
+    ticks: int
+
+
+Instant = Latest | Earliest | At | Derived
+
+
+@dataclass(frozen=True)
+class Branch:
+    variables: tuple[str, ...]
+    """The positive ones, in the order of the text."""
+    before: frozenset[Before]
+    """The order, without what follows from the rest of it."""
+    apart: tuple[Apart, ...]
+    predicates: tuple[Predicate, ...]
+    """P+, without comparisons on variables that this branch does not bind."""
+    equivalences: tuple[EquivalenceTest, ...]
+    groups: tuple[Group, ...]
+    instant: Instant
+
+    @property
+    def is_chain(self) -> bool:
+        return self.before == frozenset(pairwise(self.variables))
+
+
+def chain(
+    variables: Sequence[str],
+    within: Window | None,
+    predicates: tuple[Predicate, ...] = (),
+    equivalences: tuple[EquivalenceTest, ...] = (),
+) -> Branch:
+    """The branch of positive variables one after the other."""
+    ends = (Apart(variables[0], variables[-1], within.ticks),) if within and len(variables) > 1 else ()
+    return Branch(
+        tuple(variables), frozenset(pairwise(variables)), ends, predicates, equivalences, groups=(), instant=Latest()
+    )
+
+
+@dataclass(frozen=True)
 class Output:
     name: str
     value: exp.Expr
@@ -110,36 +233,118 @@ class BoundQuery:
     order: str | None
     time_kind: TimeKind
     variables: tuple[Variable, ...]
-    predicates: tuple[Predicate, ...]
-    equivalences: tuple[EquivalenceTest, ...]
+    """Every component once, in the order of the text, whatever branches it is in."""
+    branches: tuple[Branch, ...]
     within: Window | None
     returns: tuple[Output, ...] | None
     composite: str | None
     time_unit: str | None = None
     time_format: str | None = None
+    csv: Csv = AS_USUAL
+    once: bool = True
+    """Equal assignments of several branches are one match."""
+    selection: Mapping[str, Mode] = field(default_factory=dict)
+    """Among the matches of one last event, those whose event for this variable is first or last, in this order."""
+    consume: Consumption = "shared"
+    arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The variables that stand for the single events of a repeated positive component: `A{2,4} a` has four."""
+    arrivals: tuple[Arrival, ...] = ()
+    timed_out: bool = False
+    """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
+
+    @cached_property
+    def bound(self) -> frozenset[str]:
+        """The variables that are positive in some branch."""
+        return frozenset(name for branch in self.branches for name in branch.variables)
 
     @cached_property
     def positive(self) -> tuple[Variable, ...]:
-        return tuple(variable for variable in self.variables if not variable.negated)
+        return tuple(variable for variable in self.variables if variable.name in self.bound)
 
     @cached_property
     def negated(self) -> tuple[Variable, ...]:
-        return tuple(variable for variable in self.variables if variable.negated)
+        return tuple(variable for variable in self.variables if variable.name not in self.bound)
 
     def variable(self, name: str) -> Variable:
         return next(variable for variable in self.variables if variable.name == name)
 
-    # The order of time is asked here, and nowhere taken from the place of a variable in a tuple.
+    @cached_property
+    def predicates(self) -> tuple[Predicate, ...]:
+        """The parts of WHERE, of all branches and groups, in the order of the text."""
+        parts = (part for branch in self.branches for part in (*branch.predicates, *_inside(branch.groups)))
+        once = {(part.span, part): part for part in parts}
+        return tuple(sorted(once.values(), key=lambda part: part.span.start))
+
+    @cached_property
+    def equivalences(self) -> tuple[EquivalenceTest, ...]:
+        return tuple(dict.fromkeys(test for branch in self.branches for test in branch.equivalences))
+
+    @cached_property
+    def collected(self) -> frozenset[str]:
+        """The variables of ALL: each is an array in a match."""
+        return frozenset(
+            name
+            for branch in self.branches
+            for group in branch.groups
+            if group.fold == "collect"
+            for name in group.variables
+        )
+
+    @cached_property
+    def result_variables(self) -> tuple[str, ...]:
+        """Those of a result, in the order of the text: bound ones, collected ones, and repeated ones as one."""
+        whole = {element: name for name, elements in self.arrays.items() for element in elements}
+        names = (variable.name for variable in self.variables if variable.name in self.bound | self.collected)
+        return tuple(dict.fromkeys(whole.get(name, name) for name in names))
+
+    # ---- sequences ------------------------------------------------------------------------------
+
+    @cached_property
+    def is_sequence(self) -> bool:
+        """Whether it is SEQ of single events, negated or not, and nothing else: `chain` and all below it say so."""
+        if len(self.branches) > 1 or self.selection or self.consume == "exclusive" or self.arrays or self.timed_out:
+            return False
+        (branch,) = self.branches
+        if not branch.is_chain or branch.apart != chain(branch.variables, self.within).apart:
+            return False
+        trailing = any(
+            group.before == {(branch.variables[-1], name)} for group in branch.groups for name in group.variables
+        )
+        instant = Earliest(self.within.ticks) if self.within and trailing else Latest()
+        return branch.instant == instant and all(self._is_component(group, branch.variables) for group in branch.groups)
+
+    def _is_component(self, group: Group, positive: tuple[str, ...]) -> bool:
+        """Whether a group is one negated event beside a positive one, or between two neighbours, inside the window."""
+        if len(group.variables) > 1 or group.groups or group.fold != "none":
+            return False
+        (name,) = group.variables
+        ticks = self.within.ticks if self.within else 0
+        return (group.before, group.apart) in [
+            (
+                frozenset({*([(after, name)] if after else []), *([(name, before)] if before else [])}),
+                (Apart(*((name, positive[-1]) if after is None else (positive[0], name)), ticks),)
+                if after is None or before is None
+                else (),
+            )
+            for after, before in pairwise((None, *positive, None))
+        ]
+
+    # Of sequences only: the order of time is asked here, and nowhere taken from the place of a variable in a tuple.
 
     @cached_property
     def first(self) -> Variable:
         """The positive variable whose event is before all others': it starts a match."""
-        return min(self.positive, key=self._rank)
+        return self.variable(self.chain.variables[0])
 
     @cached_property
     def last(self) -> Variable:
         """The positive variable whose event is after all others': it completes a sequence."""
-        return max(self.positive, key=self._rank)
+        return self.variable(self.chain.variables[-1])
+
+    @property
+    def chain(self) -> Branch:
+        assert self.is_sequence, "the order of time is partial: ask the branches"
+        return self.branches[0]
 
     def before(self, one: str, other: str) -> bool:
         """Whether the event of `one` must be before that of `other`, either of which may be negated.
@@ -150,11 +355,10 @@ class BoundQuery:
 
     def neighbours(self, negated: str) -> tuple[str | None, str | None]:
         """The positive variables just before and just after a negated one; None where it stands first or last."""
-        earlier = [variable for variable in self.positive if self.before(variable.name, negated)]
-        later = [variable for variable in self.positive if self.before(negated, variable.name)]
+        (group,) = (group for group in self.chain.groups if group.variables == (negated,))
         return (
-            max(earlier, key=self._rank).name if earlier else None,
-            min(later, key=self._rank).name if later else None,
+            next((earlier for earlier, later in group.before if later == negated), None),
+            next((later for earlier, later in group.before if earlier == negated), None),
         )
 
     @cached_property
@@ -167,15 +371,17 @@ class BoundQuery:
         """The negated variables with no positive one after them: the window closes their interval."""
         return tuple(variable for variable in self.negated if self.neighbours(variable.name)[1] is None)
 
-    def _rank(self, variable: Variable) -> int:
-        return self._ranks[variable.name]
-
     @cached_property
     def _ranks(self) -> Mapping[str, int]:
-        """A sequence is a chain: its positive variables have odd ranks, and negated ones the even rank in between."""
-        ranks: dict[str, int] = {}
-        positives = 0
-        for variable in self.variables:
-            ranks[variable.name] = 2 * positives + (0 if variable.negated else 1)
-            positives += not variable.negated
+        """Positive variables have odd ranks, and negated ones the even rank in between."""
+        ranks = {name: 2 * index + 1 for index, name in enumerate(self.chain.variables)}
+        for variable in self.negated:
+            after, _ = self.neighbours(variable.name)
+            ranks[variable.name] = 0 if after is None else ranks[after] + 1
         return ranks
+
+
+def _inside(groups: Iterable[Group]) -> Iterator[Predicate]:
+    for group in groups:
+        yield from group.predicates
+        yield from _inside(group.groups)

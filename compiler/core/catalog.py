@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,18 @@ from sase.compiler.core.errors import CatalogError, did_you_mean
 Schema = Mapping[str, Mapping[str, str]]
 
 TIME_UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True)
+class Csv:
+    """How CSV is written. `header` names the columns of files that do not begin with their names."""
+
+    delimiter: str = ","
+    null: str = ""
+    header: tuple[str, ...] = ()
+
+
+AS_USUAL = Csv()
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,7 @@ class Catalog:
     parameters: Mapping[str, object] = field(default_factory=dict)
     time_unit: str | None = None
     time_format: str | None = None
+    csv: Csv = AS_USUAL
 
     def __post_init__(self) -> None:
         if self.time_unit is not None and self.time_unit not in TIME_UNITS:
@@ -50,19 +64,17 @@ class Catalog:
         for name, attributes in (self.types or {}).items():
             for attribute, kind in attributes.items():
                 _check_name(attribute)
-                try:
-                    exp.DataType.build(kind, dialect="spark")
-                except (ParseError, ValueError, AttributeError):
+                if not _is_type(str(kind)):
                     raise CatalogError(
                         f"type {name}, attribute {attribute}: {kind!r} is not a Spark SQL type, such as 'bigint'"
-                    ) from None
+                    )
 
     def _timed(self, declared: Mapping[str, str]) -> dict[str, str]:
         return {name: "timestamp" if name.lower() == self.time.lower() else kind for name, kind in declared.items()}
 
     @staticmethod
     def load(path: str | Path) -> Catalog:
-        """Reads a TOML file: `time`, `type`, `order`, `[parameters]` and one `[types.NAME]` table per event type."""
+        """Reads a TOML file: `time`, `type`, `order`, `[csv]`, `[parameters]` and one `[types.NAME]` table per type."""
         try:
             with open(path, "rb") as file:
                 content = tomllib.load(file)
@@ -70,7 +82,7 @@ class Catalog:
             raise CatalogError(f"{path}: not valid TOML: {error}") from None
         except OSError as error:
             raise CatalogError(f"{path}: cannot be read: {error.strerror}") from None
-        known = ("time", "type", "order", "parameters", "types")
+        known = ("time", "type", "order", "csv", "parameters", "types")
         for key in content:
             if key not in known:
                 raise CatalogError(f"{path}: unknown key {key!r}: {did_you_mean(key, known, 'a catalog has')}")
@@ -93,6 +105,15 @@ def _check_name(column: str) -> None:
         raise CatalogError(f"the name of the column {column!r} has a NUL character, which cannot be transported")
 
 
+@cache
+def _is_type(kind: str) -> bool:
+    try:
+        exp.DataType.build(kind, dialect="spark")
+    except (ParseError, ValueError, AttributeError):
+        return False
+    return True
+
+
 def _checked(content: dict[str, Any]) -> dict[str, Any]:
     if isinstance(written := content.get("time"), dict):
         known = ("column", "unit", "format")
@@ -108,7 +129,7 @@ def _checked(content: dict[str, Any]) -> dict[str, Any]:
     for key in ("time", "type", "order"):
         if key in content and not isinstance(content[key], str):
             raise CatalogError(f"{key} must be the name of a column")
-    for key in ("parameters", "types"):
+    for key in ("csv", "parameters", "types"):
         if not isinstance(content.get(key, {}), dict):
             raise CatalogError(f"{key} must be a table, [{key}]")
     types = content.get("types", {})
@@ -117,4 +138,16 @@ def _checked(content: dict[str, Any]) -> dict[str, Any]:
             raise CatalogError(f'types.{name} must map attributes to types, such as id = "bigint"')
     if not types:
         raise CatalogError('no event types: add a table such as [types.SHELF-READING] with id = "bigint"')
-    return content
+    return content | {"csv": _csv(content.get("csv", {}))}
+
+
+def _csv(content: dict[str, Any]) -> Csv:
+    known = ("delimiter", "null", "header")
+    for key, value in content.items():
+        if key not in known:
+            raise CatalogError(f"csv has no {key!r}: {did_you_mean(key, known, 'it has')}")
+        if key == "header" and not (isinstance(value, list) and all(isinstance(name, str) for name in value)):
+            raise CatalogError('header of csv must list the names of the columns, such as ["type", "ts", "id"]')
+        if key != "header" and not isinstance(value, str):
+            raise CatalogError(f"{key} of csv must be a text")
+    return Csv(**content | {"header": tuple(content.get("header", ()))})

@@ -5,41 +5,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
-from sase.compiler.core.bound import EquivalenceTest, Place, Predicate, Variable
+from sase.compiler.core.bound import EquivalenceTest, Place, Predicate
 from sase.compiler.core.fields import Path, is_field
 
 
+class Owned(NamedTuple):
+    """A part of P-, and the number of the group that it belongs to."""
+
+    part: Predicate
+    group: int
+
+
 def equivalence_tests(
-    parts: Sequence[Predicate], variables: Sequence[Variable]
-) -> tuple[tuple[EquivalenceTest, ...], tuple[Predicate, ...]]:
-    """The tests, and the predicates that remain.
+    parts: Iterable[Predicate], owned: Iterable[Owned], groups: Sequence[Sequence[str]], order: Sequence[str]
+) -> tuple[tuple[EquivalenceTest, ...], tuple[Predicate, ...], tuple[Owned, ...]]:
+    """The tests of a branch, and the parts of P+ and P- that remain.
 
     Equalities between positive variables are merged into classes, at most one attribute per variable. An equality with
-    a negated variable joins it to the class of the positive one, but never merges two classes: in
-    `x.id = y.id AND y.id = z.id` with y negated, x and z may differ.
+    a variable of a group joins it to the class of the positive one, but never merges two classes: in
+    `x.id = y.id AND y.id = z.id` with y negated, x and z may differ. Equalities inside a group follow.
+
+    `groups` has the variables of each group, by number; `order` all variables, as they are listed.
     """
-    positions = {variable.name: index for index, variable in enumerate(variables)}
+    positions = {name: index for index, name in enumerate(order)}
     classes: dict[Place, dict[str, str]] = {}  # each place → the members of its class, variable → attribute
     rest: list[Predicate] = []
     for part in parts:
         places = _equality(part)
-        if places is None or part.negated is not None or not _merge(classes, *places):
+        if places is None or not _merge(classes, *places):
             rest.append(part)
     members: list[dict[str, str]] = []
     for group in classes.values():
         if group not in members:
             members.append(group)
-    remaining: list[Predicate] = []
     joined: dict[int, dict[str, str]] = {}
-    for part in rest:
-        places = _equality(part) if part.negated is not None else None
-        if places is None or not _join(members, joined, part.negated or "", *places):
-            remaining.append(part)
+    inside = {name for group in groups for name in group}
+    remaining = [each for each in owned if not _join(members, joined, each.part, inside)]
+    _join_inside(joined, remaining, groups)
     tests = [
         EquivalenceTest(
             positive=tuple(sorted(group.items(), key=lambda place: positions[place[0]])),
@@ -47,7 +55,7 @@ def equivalence_tests(
         )
         for index, group in enumerate(members)
     ]
-    return tuple(tests), tuple(remaining)
+    return tuple(tests), tuple(rest), tuple(remaining)
 
 
 def _equality(part: Predicate) -> tuple[Place, Place] | None:
@@ -87,10 +95,34 @@ def _merge(classes: dict[Place, dict[str, str]], left: Place, right: Place) -> b
 
 
 def _join(
-    members: list[dict[str, str]], joined: dict[int, dict[str, str]], negated: str, left: Place, right: Place
+    members: list[dict[str, str]], joined: dict[int, dict[str, str]], part: Predicate, inside: Collection[str]
 ) -> bool:
-    inner, outer = (left, right) if left[0] == negated else (right, left)
+    """Whether the part ties a variable of a group to a positive one, of whose class it is a member now."""
+    places = _equality(part)
+    if places is None or all(variable in inside for variable, _ in places):
+        return False
+    inner, outer = places if places[0][0] in inside else (places[1], places[0])
     index = next((index for index, group in enumerate(members) if group.get(outer[0]) == outer[1]), len(members))
     if index == len(members):
         members.append(dict([outer]))
-    return joined.setdefault(index, {}).setdefault(negated, inner[1]) == inner[1]
+    return joined.setdefault(index, {}).setdefault(inner[0], inner[1]) == inner[1]
+
+
+def _join_inside(joined: dict[int, dict[str, str]], remaining: list[Owned], groups: Sequence[Sequence[str]]) -> None:
+    """Takes out equalities between variables of groups. What two members of a class say of each other is known. One
+    that is tied to a member becomes one, too, if this group is its only one: in another one, nothing may tie it."""
+    changed = True
+    while changed:
+        changed = False
+        for each in list(remaining):
+            places = _equality(each.part)
+            if places is None:
+                continue
+            for known in joined.values():
+                one, other = places if known.get(places[0][0]) == places[0][1] else (places[1], places[0])
+                alone = [number for number, group in enumerate(groups) if other[0] in group] == [each.group]
+                if known.get(one[0]) == one[1] and known.get(other[0], other[1] if alone else None) == other[1]:
+                    known[other[0]] = other[1]
+                    remaining.remove(each)
+                    changed = True
+                    break

@@ -55,23 +55,25 @@ def line_and_column(text: str, offset: int) -> tuple[int, int]:
 
 def render(found: Diagnostic, text: str, filename: str) -> str:
     """`file:line:column: error: what`, the line, carets under the span, and the help."""
-    line_number, column = line_and_column(text, found.span.start)
+    where, *excerpt = pointed(found.span, text, filename)
+    shown = [f"{where}: error: {found.message}", *excerpt]
+    if found.help:
+        shown.append(f"  help: {found.help}")
+    return "\n".join(shown)
+
+
+def pointed(span: Span, text: str, filename: str) -> tuple[str, str, str]:
+    """`file:line:column`, the line, and carets under the span."""
+    line_number, column = line_and_column(text, span.start)
     lines = text.split("\n")
     line = lines[line_number - 1].rstrip("\r")
     start = column - 1
     # A span over several lines is underlined up to the end of its first one.
-    end = min(start + max(found.span.end - found.span.start, 1), max(len(line), start + 1))
+    end = min(start + max(span.end - span.start, 1), max(len(line), start + 1))
     gutter = f"{line_number:>4} | "
     under = "".join("\t" if char == "\t" else " " * _width(char) for char in line[:start])
     carets = "^" * max(sum(_width(char) for char in line[start:end]), 1)
-    shown = [
-        f"{filename}:{line_number}:{column}: error: {found.message}",
-        gutter + line,
-        " " * (len(gutter) - 2) + "| " + under + carets,
-    ]
-    if found.help:
-        shown.append(f"  help: {found.help}")
-    return "\n".join(shown)
+    return f"{filename}:{line_number}:{column}", gutter + line, " " * (len(gutter) - 2) + "| " + under + carets
 
 
 def _width(char: str) -> int:

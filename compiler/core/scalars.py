@@ -19,6 +19,19 @@ from sase.compiler.core.errors import Diagnostic
 from sase.compiler.core.spans import at, span_of
 
 
+class Folded(exp.Expression, exp.Condition):
+    """One value of several events: `count(t)`, `sum(t.v)`, of a variable that is collected or repeated.
+
+    `this` is the function's name. A collected variable is an array, so `t.v` is one of values; of a repeated variable,
+    `expressions` has the column of each event, and `times` their times, where some of them may be unbound.
+    """
+
+    arg_types = {"this": True, "expressions": True, "times": False, "collected": False}  # noqa: RUF012
+
+
+FOLDS = ("count", "sum", "avg", "min", "max", "collect", "first", "last")
+
+
 class Family(Enum):
     """Types that compare with each other; a value of one family is never compared with one of another."""
 
@@ -82,6 +95,10 @@ def holds_float(kind: exp.DataType) -> bool:
     return any(map(is_float, kind.find_all(exp.DataType)))
 
 
+def data_type(name: str) -> exp.DataType:
+    return exp.DataType.build(name, dialect="spark")
+
+
 def is_string(kind: exp.DataType) -> bool:
     return kind.this in _STRINGS
 
@@ -99,6 +116,15 @@ def a_type(kind: exp.DataType) -> str:
 
 def columns(node: exp.Expr) -> Iterator[exp.Column]:
     return node.find_all(exp.Column)
+
+
+def single_columns(node: exp.Expr) -> Iterator[exp.Column]:
+    """Those of single events: of what is collected, only a condition on each of the events speaks."""
+    return (
+        column
+        for column in columns(node)
+        if not (isinstance(column.parent, Folded) and column.parent.args.get("collected"))
+    )
 
 
 def variables(node: exp.Expr) -> frozenset[str]:
@@ -243,6 +269,8 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return _case(node, found)
         case exp.Anonymous():
             return _function(node, found)
+        case Folded():
+            return _folded_type(node, found)
         case _:
             raise AssertionError(f"no type for {node!r}")
 
@@ -445,14 +473,41 @@ def _function(node: exp.Anonymous, found: list[Diagnostic]) -> exp.DataType:
     if isinstance(known, exp.AggFunc):
         found.append(
             Diagnostic(
-                f"{node.name} is an aggregate, and a pattern has single events only",
+                f"{node.name} is an aggregate, and this is a single event",
                 span,
-                "aggregate the matches in Spark instead",
+                "fold what ALL(A a) collects, or what A{2,4} a repeats; or aggregate the matches in Spark",
             )
         )
     elif isinstance(known, exp.UDTF):
         found.append(Diagnostic(f"{node.name} makes rows, and a value is needed here", span))
     return _as_spark_has_it(node.name.lower(), kinds, kind or UNKNOWN)
+
+
+def _folded_type(node: Folded, found: list[Diagnostic]) -> exp.DataType:
+    kind = infer(node.expressions[0], found)
+    match node.this:
+        case "size" | "count":
+            return exp.DataType.build("int")
+        case "sum" | "avg" if family(kind) not in (Family.NUMBER, Family.ANY):
+            found.append(Diagnostic(f"{node.this} needs numbers, not {a_type(kind)}", span_of(node)))
+            return UNKNOWN
+        case "sum":
+            return _sum_type(kind)
+        case "avg":
+            return UNKNOWN if kind.this in _DECIMALS else DOUBLE
+        case "collect":
+            return exp.DataType.build(f"array<{type_sql(kind)}>", dialect="spark") if kind != UNKNOWN else UNKNOWN
+        case _:
+            return kind
+
+
+def _sum_type(kind: exp.DataType) -> exp.DataType:
+    if is_integer(kind):
+        return BIGINT
+    if kind.this in _DECIMALS:
+        precision, scale = (int(size.name) for size in kind.expressions)
+        return exp.DataType.build(f"decimal({min(precision + 10, 38)},{scale})")
+    return DOUBLE
 
 
 def _as_spark_has_it(name: str, kinds: list[exp.DataType], guess: exp.DataType) -> exp.DataType:
@@ -514,13 +569,60 @@ def is_plain_name(name: str) -> bool:
     return bool(_PLAIN_NAME.fullmatch(name)) and name.upper() not in _KEYWORDS
 
 
-def sql(node: exp.Expr) -> str:
+def sql(node: exp.Expr, pretty: bool = False) -> str:
     """Spark SQL text; names and literals are quoted by sqlglot's generator, never by pasting."""
-    copied = node.copy()
+    copied = node.copy().transform(lambda part: _unfolded(part) if isinstance(part, Folded) else part, copy=False)
     for identifier in copied.find_all(exp.Identifier):
         identifier.set("quoted", not is_plain_name(identifier.this))
-    text: str = copied.sql(dialect="spark", comments=False, normalize_functions=False)
+    text: str = copied.sql(dialect="spark", comments=False, normalize_functions=False, pretty=pretty)
     return text
+
+
+def _unfolded(node: Folded) -> exp.Expr:
+    """A fold in Spark's own functions: on an array of structs, `t.v` is the array of their values."""
+    columns: list[exp.Expr] = [column.copy() for column in node.expressions]
+    values = columns[0] if node.args.get("collected") else _call("array", *columns)
+    times = node.args.get("times")
+    count = (
+        _call("array_size", _call("array_compact", _call("array", *(time.copy() for time in times)))) if times else None
+    )
+    match node.this:
+        case "size":
+            return count or _call("array_size", values)
+        case "count":
+            return _call("array_size", _call("array_compact", values))
+        case "sum":
+            return _sum(values, columns[0].type or UNKNOWN)
+        case "avg":
+            number = _call("array_size", _call("array_compact", values.copy()))
+            divisor = _call("nullif", number, exp.Literal.number(0))
+            return exp.Paren(this=exp.Div(this=_sum(values, columns[0].type or UNKNOWN), expression=divisor))
+        case "min" | "max":
+            return _call(f"array_{node.this}", values)
+        case "collect":
+            return _call("slice", values, exp.Literal.number(1), count) if count else values
+        case "first":
+            return columns[0]
+        case "last":
+            return _call("get", values, exp.Sub(this=count, expression=exp.Literal.number(1))) if count else columns[-1]
+        case _:
+            raise AssertionError(node.this)
+
+
+def _sum(values: exp.Expr, kind: exp.DataType) -> exp.Expr:
+    """NULL is skipped, and the sum of nothing is NULL. Simultaneous events come in no order, on which a sum of floating
+    point numbers may not depend."""
+    total = _sum_type(kind)
+    ordered = values if is_integer(kind) or kind.this in _DECIMALS else _call("array_sort", values)
+    so_far, value = (exp.to_identifier(name) for name in ("s", "v"))
+    added = exp.Add(this=so_far.copy(), expression=value.copy())
+    step = exp.cast(_call("coalesce", added, so_far.copy(), value.copy()), total.copy())
+    start = exp.cast(exp.Null(), total.copy())
+    return _call("aggregate", ordered, start, exp.Lambda(this=step, expressions=[so_far, value]))
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def without_variable(node: exp.Expr) -> exp.Expr:

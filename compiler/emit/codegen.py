@@ -8,26 +8,35 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.bccache import Bucket
 
+from sase import cache as kept
+from sase.compiler.core.catalog import AS_USUAL, Csv
 from sase.compiler.core.durations import spelled
+from sase.compiler.core.errors import pointed
 from sase.compiler.core.scalars import column_sql
+from sase.compiler.emit import pattern
+from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.plan.physical import (
     AntiJoin,
+    Arrays,
+    Arrive,
     Buckets,
-    Clause,
-    Compare,
+    Combination,
     Computed,
+    Ends,
     Exclude,
-    Holds,
+    Keep,
     Kernel,
     LookUp,
     PhysicalPlan,
@@ -37,20 +46,21 @@ from sase.compiler.plan.physical import (
     Shuffle,
     Slices,
     Sort,
+    Ticks,
     Within,
 )
 
 
 def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) -> str:
     """The job's source; the same plan gives the same bytes."""
-    template = _environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
+    template = environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
     context = _common(plan, version, standalone) | (_stream(plan) if plan.stream else _batch(plan))
     text: str = template.render(context)
     return text
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: files("sase.templates").joinpath(name).read_text(encoding="utf-8")),
         trim_blocks=True,
@@ -58,7 +68,23 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
         autoescape=False,
+        bytecode_cache=_Kept(),
     )
+
+
+class _Kept(jinja2.BytecodeCache):
+    """Templates as Python's bytecode: compiling one takes as long as all else that a query needs."""
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if (content := kept.read(self._name(bucket))) is not None:
+            bucket.bytecode_from_string(content)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        kept.write(self._name(bucket), bucket.bytecode_to_string())
+
+    def _name(self, bucket: Bucket) -> str:
+        made_of = repr((bucket.key, bucket.checksum, jinja2.__version__, sys.version_info[:3]))
+        return f"template-{hashlib.sha256(made_of.encode()).hexdigest()[:32]}"
 
 
 # ---- what batch and stream share ----------------------------------------------------------------
@@ -83,11 +109,13 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
             "time_kind": literal(query.time_kind),
             "time_unit": literal(query.time_unit) if query.time_unit else None,
             "time_format": literal(query.time_format) if query.time_format else None,
+            "csv": _csv(query.csv),
             "types": [(literal(name), wrapped(dict(columns), 8)) for name, columns in read.types.items()],
             "where": literal(read.where) if read.where else None,
         },
         "constants": _constants(plan),
-        "pattern": _pattern(kernel, query.within is not None) if kernel else None,
+        "pattern": {"name": pattern.name(kernel), "lines": pattern.lines(kernel, query.within)} if kernel else None,
+        "places": [[literal(part) for part in place] for place in _places(plan)],
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
         "relevant": _relevant(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
@@ -103,19 +131,33 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
 def _imports(plan: PhysicalPlan) -> Iterator[str]:
     kernel = plan.kernel
     events = ["Source"] if plan.stream else ["Source", "check"]
+    if _csv(plan.query.csv):
+        events.append("Csv")
     if plan.only(Within) or plan.only(AntiJoin) or (kernel and kernel.time != plan.query.time):
         events.append("ticks")
     if kernel:
         events.append("state_bits")
-    if plan.result.at_window_end and plan.result.columns is None:
-        events.append("later")
+    if plan.result.columns is None:
+        match plan.result.times:
+            case Ticks():
+                events.append("moment")
+            case Ends(at_window_end=True):
+                events.append("later")
+    if plan.only(Arrive):
+        yield "from sase.runtime.arrivals import with_arrivals"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
     if not plan.stream:
         yield "from sase.runtime.job import main"
+    if plan.only(Arrive):
+        yield "from sase.runtime.operator.arrivals import Running"
     if kernel:
-        names = {type(atom).__name__ for clause in kernel.clauses for atom in clause} | {"Pattern"}
-        names |= ({"Negated"} if kernel.negated else set()) | ({"Outside"} if plan.only(LookUp) else set())
-        yield f"from sase.runtime.pattern import {', '.join(sorted(names))}"
+        names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
+        if isinstance(kernel, Combination) and plan.only(Slices):
+            names.add("BORROWED")
+        listed = sorted(names, key=lambda name: (not name.isupper(), name))
+        yield f"from sase.runtime.pattern import {', '.join(listed)}"
+    if _places(plan):
+        yield "from sase.runtime.places import Place"
     if plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
@@ -125,64 +167,46 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.ssc import Options{', match_schema, scan_and_construct, structs' if kernel else ''}"
 
 
+def _places(plan: PhysicalPlan) -> list[tuple[str, ...]]:
+    """Where the query has what may fail; not if its line is so long that no caret below it would help."""
+    query, source = plan.query, Path(plan.query.filename).name
+    found = [(sql, *pointed(span, query.text, source)) for sql, span in places(query)]
+    return [place for place in found if max(map(len, place)) <= LONGEST]
+
+
+def _csv(csv: Csv) -> str | None:
+    """What is not as CSV is most often."""
+    given = [f"{name}={literal(value)}" for name, value in asdict(csv).items() if value != getattr(AS_USUAL, name)]
+    return f"Csv({', '.join(given)})" if given else None
+
+
 def _constants(plan: PhysicalPlan) -> list[str]:
     """Lengths of time, and what they mean."""
     query, lines = plan.query, []
-    uses = plan.kernel or plan.only(Within) or plan.only(AntiJoin) or plan.result.at_window_end
-    if query.within and uses:
+    ends = plan.result.times
+    uses = plan.kernel or plan.only(Within) or plan.only(AntiJoin) or (isinstance(ends, Ends) and ends.at_window_end)
+    if query.within and (uses or plan.only(Arrive)):
         unit = f"{query.within.text}, in microseconds" if query.time_kind == "timestamp" else _units(plan)
         lines.append(f"WINDOW = {query.within.ticks:_}  # {unit}")
-    lengths = {"SLICE": plan.only(Slices), "BUCKET": plan.only(AntiJoin)}
-    for name, step in lengths.items():
-        ticks = step.length if isinstance(step, Slices) else step.bucket if isinstance(step, AntiJoin) else None
+    slices, join = plan.only(Slices), plan.only(AntiJoin)
+    lengths = {"SLICE": slices and slices.length, "BUCKET": join and join.bucket}
+    if slices and slices.reach:
+        lengths |= {"BACK": slices.reach[0], "AHEAD": slices.reach[1]}
+    for name, ticks in lengths.items():
         if ticks:
             meaning = spelled(ticks) if query.time_kind == "timestamp" else _units(plan)
-            lines.append(f"{name} = {ticks:_}  # {meaning}")
+            lines.append(f"{name} = {ticks:_}  # {meaning}{_MEANINGS.get(name, '')}")
     return lines
+
+
+_MEANINGS = {
+    "BACK": ": a match reaches less far back from its latest event",
+    "AHEAD": ": nor does what forbids it, or is collected, lie further ahead",
+}
 
 
 def _units(plan: PhysicalPlan) -> str:
     return f"units of {printable(plan.query.time)}"
-
-
-def _pattern(kernel: Kernel, window: bool) -> list[str]:
-    lines = [f"positive={literal(kernel.positive)},"]
-    if kernel.negated:
-        lines.append("negated=(")
-        for state in kernel.negated:
-            after, before = literal(state.interval.after), literal(state.interval.before)
-            head = f"{literal(state.variable)}, after={after}, before={before}"
-            if state.where:
-                lines += [f"    Negated({head}, where=(", *_clauses(state.where, 8), "    )),"]
-            else:
-                lines.append(f"    Negated({head}),")
-        lines.append("),")
-    if kernel.where:
-        lines += ["where=(", *_clauses(kernel.where, 4), "),"]
-    if not kernel.stacks:
-        lines.append("stacks=False,")
-    if window:
-        lines.append("within=WINDOW,")
-        lines += [
-            f"{name}=False," for name in ("window_in_scan", "window_in_construction") if not getattr(kernel, name)
-        ]
-    return lines
-
-
-def _clauses(clauses: Iterable[Clause], indent: int) -> list[str]:
-    lines = []
-    for clause in clauses:
-        atoms = [_atom(atom) for atom in clause]
-        if len(atoms) == 1:
-            lines.append(" " * indent + f"({atoms[0]},),")
-        else:
-            lines += [" " * indent + "(", *(" " * (indent + 4) + atom + "," for atom in atoms), " " * indent + "),"]
-    return lines
-
-
-def _atom(atom: Compare | Holds) -> str:
-    values = ", ".join(literal(getattr(atom, field.name)) for field in fields(atom))
-    return f"{type(atom).__name__}({values})"
 
 
 def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
@@ -196,6 +220,7 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
     if kernel and kernel.time != plan.query.time:
         columns.append(f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(kernel.time)})")
     return {
+        "arrivals": _arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
         "flags": literal(plan.flags) if computed else None,
         "columns": [*columns, f"state_bits(fills).alias({literal(plan.own('states'))})"],
@@ -203,8 +228,34 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
     }
 
 
-def _kernel(plan: PhysicalPlan, kernel: Kernel) -> dict[str, Any]:
+def _arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
+    step, query = plan.only(Arrive), plan.query
+    if step is None:
+        return None
     return {
+        "running": [
+            f"Running({', '.join(map(literal, (each.name, each.kind, each.attribute, each.types, each.result)))})"
+            for each in step.arrivals
+        ],
+        "arguments": {
+            "time": literal(query.time),
+            "type": literal(query.type),
+            "order": literal(query.order),
+            "types": literal(list(step.types)),
+            "within": "WINDOW" if query.within else "None",
+        },
+    }
+
+
+def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
+    told = {}
+    if isinstance(kernel, Combination) and plan.result.columns is None:
+        told = {role: literal(plan.own(role)) for role in ("started", "detected")}
+    shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) else [])]
+    return {
+        "told": told,
+        "shape": ", ".join([*shape, *(f"{role}={name}" for role, name in told.items())]),
+        "in_order": isinstance(kernel, Kernel),
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
         "order": literal(plan.query.order),
@@ -231,26 +282,46 @@ def _call(step: object) -> str | None:
             return "matches = select(matches)"
         case AntiJoin():
             return f"matches = {step.function}(matches, events)"
-        case Exclude():
+        case Arrays():
+            return "matches = arrays(matches)"
+        case Exclude() | Keep():
             return f"matches = {step.function}(matches)"
     return None
 
 
 def _functions(plan: PhysicalPlan) -> Iterator[str]:
     """The functions of these steps, as text."""
-    macros: Any = _environment().get_template("shared.jinja").module
+    macros: Any = environment().get_template("shared.jinja").module
     for step in plan.steps:
         match step:
             case Within():
                 yield macros.within(*(literal(_place(name, plan.query.time)) for name in (step.first, step.last)))
             case Select():
-                yield macros.select(list(map(literal, step.conditions)))
+                what = "sequences" if plan.query.is_sequence else "matches"
+                yield macros.select(list(map(literal, step.conditions)), what)
             case AntiJoin():
                 yield macros.anti_join(**_anti_join(plan, step))
             case Exclude():
                 variable = column_sql(step.variable)
                 forbidden = f"({' AND '.join(step.conditions)}) IS TRUE"
-                yield macros.exclude(step.function, literal(f"NOT exists({variable}, {variable} -> {forbidden})"))
+                absent = f"{variable} IS NULL OR " if step.optional else ""
+                condition = f"{absent}NOT exists({variable}, {variable} -> {forbidden})"
+                yield macros.exclude(step.function, literal(condition))
+            case Keep():
+                variable = column_sql(step.variable)
+                kept = f"filter({variable}, {variable} -> {' AND '.join(step.conditions)})"
+                yield macros.keep(step.function, literal(step.variable), literal(kept))
+            case Arrays():
+                yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
+
+
+def _array(step: Arrays, name: str) -> str:
+    """The events that are there, which are the first of its variables: a shorter repetition leaves the others NULL."""
+    elements = [column_sql(each) for each in step.elements[name]]
+    array = f"array({', '.join(elements)})"
+    if not all(each in step.always for each in step.elements[name]):
+        array = f"array_compact({array})"
+    return array if name in step.always else f"CASE WHEN {elements[0]} IS NOT NULL THEN {array} END"
 
 
 def _place(variable: str, attribute: str) -> str:
@@ -314,9 +385,20 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
         yield from (f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in result.columns)
         return
     yield from (literal(column_sql(name)) for name in result.variables)
-    first, last = (literal(_place(name, time)) for name in (result.first, result.last))
-    yield f'F.col({first}).alias("started_at")'
-    detected = f"later(matches, {first}, WINDOW)" if result.at_window_end else f"F.col({last})"
+    if result.reached:
+        bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
+        yield f'F.expr({literal(bound)}).alias("reached")'
+    match result.times:
+        case Ends():
+            first, last = (literal(_place(name, time)) for name in (result.times.first, result.times.last))
+            started = f"F.col({first})"
+            detected = f"later(matches, {first}, WINDOW)" if result.times.at_window_end else f"F.col({last})"
+        case Ticks():
+            like = literal(_place(result.times.like, time))
+            lengths = "".join(f", {pattern.ticks(each, plan.query.within)}" for each in result.times.lengths)
+            started = f"moment(matches, F.col({literal(plan.own('started'))}), {like})"
+            detected = f"moment(matches, F.col({literal(plan.own('detected'))}), {like}{lengths})"
+    yield f'{started}.alias("started_at")'
     yield f'{detected}.alias("detected_at")'
 
 
@@ -333,7 +415,9 @@ def _batch(plan: PhysicalPlan) -> dict[str, Any]:
             "by": literal(by),
             "numbered": not all(re.fullmatch(r"\w+", name) for name in plan.selected),
             "repartition": ", ".join([*count, *(literal(column_sql(name)) for name in shuffle.by)]),
-            "sort": ", ".join(literal(column_sql(name)) for name in sort.by),
+            "sort": None if sort.code else ", ".join(literal(column_sql(name)) for name in sort.by),
+            "code": literal(sort.code) if sort.code else None,
+            "hashed": ", ".join(literal(column_sql(name)) for name in sort.hashed),
         }
     return context
 
@@ -350,9 +434,19 @@ def _notes(plan: PhysicalPlan) -> list[str]:
     return [f"{why}, and so one core does all the work."]
 
 
-def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str]:
+def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
     """Our columns by role are underscores and letters, so they may go into f-strings over the job's constants."""
     time, states, column = plan.own("time"), plan.own("states"), plan.own("slice")
+    if slices.reach is not None:
+        ahead = f"({time} - {{AHEAD}} + 1) div {{SLICE}}"
+        return {
+            "column": literal(column),
+            "first": literal(ahead if slices.looks_ahead else f"{time} div {{SLICE}}"),
+            "last": literal(f"({time} + {{BACK}} - 1) div {{SLICE}}"),
+            "states_column": literal(states),
+            "states": literal(f"IF({column} = {time} div {{SLICE}}, {states}, {states} | {{BORROWED}}L)"),
+            "fills_something": None,
+        }
     first = f"({time} - {{WINDOW}}) div {{SLICE}}" if slices.looks_ahead else f"{time} div {{SLICE}}"
     last_state = 1 << (len(plan.result.variables) - 1)
     return {
@@ -407,6 +501,9 @@ def fingerprint(plan: PhysicalPlan) -> str:
     parts += [[column.name, column.sql] for column in plan.every(Computed)]
     parts += [[fill.variable, fill.condition] for fill in plan.fills]
     parts += [buckets.keys, kernel.cross]
-    parts += [[state.variable, state.interval.after, state.interval.before] for state in kernel.negated]
+    if isinstance(kernel, Kernel):
+        parts += [[state.variable, state.interval.after, state.interval.before] for state in kernel.negated]
+    else:
+        parts += [pattern.lines(kernel.without_conditions, query.within)]
     parts += [[each.variable, each.interval.after, each.interval.before, each.keyed] for each in plan.every(LookUp)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sase.compiler.core.bound import EquivalenceTest, Predicate, Variable
+from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate, Variable
 from sase.compiler.core.durations import spelled
+from sase.compiler.emit.words import branch_text, group_text, order_text, part_text, test_text
 from sase.compiler.plan.choose import Choices
-from sase.compiler.plan.logical import Negation, Plan
+from sase.compiler.plan.logical import GroupPlan, Negation, Plan
 from sase.compiler.plan.physical import (
     AntiJoin,
+    Arrays,
+    Arrive,
     Buckets,
     Clause,
+    Combination,
     Compare,
     Computed,
+    Ends,
     Exclude,
     Fill,
+    Group,
+    Keep,
     Kernel,
     LookUp,
     PhysicalPlan,
@@ -56,6 +63,8 @@ def logical_lines(plan: Plan, stream: bool = False) -> list[str]:
 def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
     """The operators that have something to do and what that is, in the order in which results leave: transformation
     first, scan last."""
+    if plan.branches:
+        return _operators_in_any_order(plan)
     how = _outside(stream)
     negations = [("Negation", _negation(plan, negation, how)) for negation in reversed(plan.negations)]
     selection = [
@@ -72,6 +81,73 @@ def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
     return [(name, details) for name, details in listed if details]
 
 
+def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
+    """Events that Spark decides about come with a match; all else is checked while it is built."""
+    late = [group for branch in plan.branches for group in branch.groups if group.late]
+    kept = [
+        f"of {name}, those with {' and '.join(map(str, group.late))}"
+        for group in late
+        for name in group.group.variables
+        if group.group.fold == "collect"
+    ]
+    parts = [part for branch in plan.branches for part in branch.selection.predicates]
+    tests = [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences]
+    listed: list[tuple[str, list[str]]] = [
+        ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
+        ("Selection", [*dict.fromkeys([*kept, *tests, *(part_text(part, plan.query) for part in parts)])]),
+        (
+            "Negation",
+            [*dict.fromkeys(_added(plan, each, each.late, SPARK) for each in late if each.group.fold == "none")],
+        ),
+        ("Construction", list(_walks(plan))),
+        ("Scan", list(_scan(plan))),
+    ]
+    return [(name, details) for name, details in listed if details]
+
+
+SPARK = " (decided by Spark, for each match)"
+
+
+def _walks(plan: Plan) -> Iterator[str]:
+    """Each branch with what is checked of it; a second one and those after it stand behind `or`."""
+    several = len(plan.branches) > 1
+    for at, each in enumerate(plan.branches):
+        yield ("or " if at else "") + branch_text(each.branch) + (f", {plan.window_text}" if plan.query.within else "")
+        details = [test_text(test, each.branch) for test in each.construction.equivalences]
+        details += map(str, each.construction.predicates)
+        details += [
+            _added(plan, group, group.predicates)
+            for group in each.groups
+            if group.group.fold == "collect" or not group.late
+        ]
+        details += [f"latest {order[0]}: then {', '.join(order[1:])}" for order in each.order if len(order) > 2]
+        yield from (("  " if several else "") + detail for detail in details)
+    query = plan.query
+    chosen = [f"{mode} {name}" for name, mode in query.selection.items()]
+    if chosen:
+        yield f"of the matches with one latest event, the {', then the '.join(chosen)}"
+    if query.consume == "exclusive":
+        yield "events of a match are in no later one"
+
+
+def _added(plan: Plan, each: GroupPlan, predicates: Iterable[Predicate], how: str = "") -> str:
+    """`no c between a and d with c.v > 3, unless e after c`"""
+    tests = [test for test in each.equivalences if test not in plan.scan.partition and not _keyed(plan, each, test)]
+    conditions = _conditions(predicates, tests)
+    where = f" with {' and '.join(conditions)}" if conditions else ""
+    unless = [_added(plan, inner, inner.predicates).removeprefix("no ") for inner in each.groups]
+    rest = f", unless {' or '.join(unless)}" if unless else ""
+    word = "all" if each.group.fold == "collect" else "no"
+    return f"{word} {group_text(each.group)}{where}{rest}{how}"
+
+
+def _keyed(plan: Plan, each: GroupPlan, test: EquivalenceTest) -> bool:
+    """Whether the partition key has what the test asks of the group."""
+    return any(
+        all(key.attribute(name) == test.attribute(name) for name in each.group.variables) for key in plan.scan.partition
+    )
+
+
 IN_STACKS = "in the stacks"
 
 
@@ -83,9 +159,16 @@ def _outside(stream: bool) -> str:
 def _result(plan: Plan) -> str:
     query = plan.query
     if query.returns is None:
-        return ", ".join([*(variable.name for variable in query.positive), "started_at", "detected_at"])
+        return ", ".join([*_values(query), "started_at", "detected_at"])
     columns = ", ".join(output.name for output in query.returns)
     return f"{query.composite}({columns})" if query.composite else columns
+
+
+def _values(query: BoundQuery) -> Iterator[str]:
+    """The variables of a match, and how far it got."""
+    yield from query.result_variables
+    if query.timed_out:
+        yield "reached"
 
 
 def _conditions(predicates: Iterable[Predicate], equivalences: Iterable[EquivalenceTest]) -> list[str]:
@@ -119,7 +202,8 @@ def _scan(plan: Plan) -> Iterator[str]:
     for variable in plan.query.variables:
         yield _state(variable, plan)
     if plan.scan.partition:
-        yield f"stacks partitioned by {', '.join(map(str, plan.scan.partition))}"
+        what = "events" if plan.branches else "stacks"
+        yield f"{what} partitioned by {', '.join(map(str, plan.scan.partition))}"
     if plan.scan.cross:
         yield f"transitions filtered by {', '.join(map(str, plan.scan.cross))}"
     if plan.scan.window:
@@ -132,7 +216,7 @@ def _state(variable: Variable, plan: Plan) -> str:
     types = variable.types[0] if len(variable.types) == 1 else f"ANY({', '.join(variable.types)})"
     simple = plan.scan.simple.get(variable.name, ())
     where = f" where {' and '.join(map(str, simple))}" if simple else ""
-    return f"{'!' if variable.negated else ''}{types} {variable.name}{where}"
+    return f"{'!' if variable.name in plan.forbidden else ''}{types} {variable.name}{where}"
 
 
 def _length(ticks: int, time_kind: str) -> str:
@@ -154,6 +238,10 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Read():
             columns = dict.fromkeys(column for names in step.types.values() for column in names)
             yield "read", f"{', '.join(step.types)}: {', '.join([query.type, *columns])}"
+        case Arrive():
+            for arrival in step.arrivals:
+                within = f" within {query.within.text}" if query.within else ""
+                yield "aggregate", f"{arrival.name}: all {' and '.join(arrival.types)} that have arrived{within}"
         case Fill():
             yield "filter", f"{step.variable}: {step.condition}"
         case Single():
@@ -172,13 +260,19 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             count = f" into {step.partitions} partitions" if step.partitions else ""
             yield "shuffle", f"by {', '.join(step.by)}{count}" if step.by else "everything to one partition"
         case Sort():
-            yield "sort", f"by {', '.join(step.by)}"
+            yield "sort", f"{'in the worker, ' if step.code else ''}by {', '.join(step.by)}"
         case Kernel():
             checks = "".join(f", {clause_text(clause)}" for clause in step.where)
             yield "kernel", f"{' → '.join(step.positive)}{checks}"
             for state in step.negated:
                 conditions = ", ".join(map(clause_text, state.where))
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
+        case Combination():
+            yield from _branch_lines(step)
+        case Arrays():
+            yield from (("array", f"{name}: {', '.join(elements)}") for name, elements in step.elements.items())
+        case Keep():
+            yield "filter", f"of {step.variable}, those with {' and '.join(step.conditions)}"
         case LookUp():
             yield "look up", f"{step.variable} in the interval of each sequence"
         case Within():
@@ -190,8 +284,28 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Exclude():
             yield "filter", f"no {step.variable} in its interval with {' and '.join(step.conditions)}"
         case Result():
-            structs = "one struct per variable, started_at, detected_at"
+            what = "struct" if isinstance(step.times, Ends) else "value"
+            structs = f"one {what} per variable, {'reached, ' if step.reached else ''}started_at, detected_at"
             yield "result", ", ".join(name for _, name in step.columns) if step.columns else structs
+
+
+def _branch_lines(step: Combination) -> Iterator[tuple[str, str]]:
+    for at, branch in enumerate(step.branches):
+        checks = "".join(f", {clause_text(clause)}" for clause in branch.where)
+        yield "kernel", f"{'or ' if at else ''}{order_text(branch.variables, branch.before)}{checks}"
+        yield from (("kernel", _group_line(group)) for group in branch.groups)
+        yield from (("kernel", f"latest {order[0]}: then {', '.join(order[1:])}") for order in branch.order)
+    yield from (("kernel", f"the {mode} {name}") for name, mode in step.select)
+    if step.exclusive:
+        yield "kernel", "events of a match are in no later one"
+
+
+def _group_line(group: Group) -> str:
+    own = [pair for pair in group.before if {*pair} <= {*group.variables}]
+    conditions = ", ".join(map(clause_text, group.where))
+    unless = "".join(f", unless {_group_line(inner).removeprefix('no ')}" for inner in group.groups)
+    where = f" with {conditions}" if conditions else ""
+    return f"{'all' if group.collect else 'no'} {order_text(group.variables, own)}{where}{unless}"
 
 
 def clause_text(clause: Clause) -> str:
@@ -216,7 +330,7 @@ def _anti_join(join: AntiJoin, time_kind: str) -> str:
 def strategy_name(plan: Plan, stream: bool = False) -> str:
     """What sets a plan apart from the others: where its equivalence tests and negated components are evaluated."""
     partition, cross = (", ".join(map(str, tests)) for tests in (plan.scan.partition, plan.scan.cross))
-    filtered = ", ".join(map(str, plan.construction.equivalences))
+    filtered, selecting = (", ".join(dict.fromkeys(tests)) for tests in _left_tests(plan))
     parts = []
     if cross:
         parts.append(f"Multi-PAIS on {partition}, transitions by {cross}")
@@ -226,10 +340,12 @@ def strategy_name(plan: Plan, stream: bool = False) -> str:
         parts.append(f"{'composite key' if len(plan.scan.partition) > 1 else 'PAIS on'} {partition}")
     elif filtered:
         parts.append(f"dynamic filtering by {filtered}")
-    elif plan.selection.equivalences:
-        parts.append(f"selection by {', '.join(map(str, plan.selection.equivalences))}")
+    elif selecting:
+        parts.append(f"selection by {selecting}")
     else:
         parts.append("no equivalence test")
+    if plan.strategy.roadmap != "auto":
+        parts.append(f"roadmap {plan.strategy.roadmap}")
     if plan.scan.slice:
         parts.append(f"slices of {_length(plan.scan.slice, plan.query.time_kind)}")
     if plan.construction.negations:
@@ -238,6 +354,16 @@ def strategy_name(plan: Plan, stream: bool = False) -> str:
         names = ", ".join("!" + each.variable for each in plan.negations)
         parts.append(f"{names} {_outside(stream)}" if stream else f"{names} by {_outside(stream)}")
     return ", ".join(parts)
+
+
+def _left_tests(plan: Plan) -> tuple[list[str], list[str]]:
+    """The equivalence tests that do not partition: those that construction checks, and those of whole matches."""
+    if not plan.branches:
+        return [*map(str, plan.construction.equivalences)], [*map(str, plan.selection.equivalences)]
+    return (
+        [test_text(test, each.branch) for each in plan.branches for test in each.construction.equivalences],
+        [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences],
+    )
 
 
 def _origin(choices: Choices) -> str:

@@ -5,6 +5,9 @@ Both escape whatever could end them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 LINE = 120
 
 
@@ -35,6 +38,32 @@ def wrapped(value: object, indent: int) -> str:
             "{\n" + "".join(f"{inner}{literal(key)}: {literal(item)},\n" for key, item in value.items()) + outer + "}"
         )
     return "[\n" + "".join(f"{inner}{literal(item)},\n" for item in value) + outer + "]"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call or a tuple with its arguments, which are finished Python or calls themselves."""
+
+    head: str
+    """What stands before the arguments: `Branch(`, `where=(`, or `(` alone."""
+    arguments: Sequence[str | Call]
+
+    def __str__(self) -> str:
+        is_tuple = self.head == "(" or self.head.endswith("=(")
+        comma = "," if is_tuple and len(self.arguments) == 1 else ""
+        return f"{self.head}{', '.join(map(str, self.arguments))}{comma})"
+
+
+def written(value: str | Call, indent: int) -> list[str]:
+    """Over as many lines as it needs, an argument a line."""
+    flat = str(value)
+    if isinstance(value, str) or indent + len(flat) <= LINE - 20:
+        return [" " * indent + flat]
+    lines = [" " * indent + value.head]
+    for argument in value.arguments:
+        inner = written(argument, indent + 4)
+        lines += [*inner[:-1], inner[-1] + ","]
+    return [*lines, " " * indent + ")"]
 
 
 def comment_lines(text: str) -> list[str]:

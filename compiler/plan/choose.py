@@ -2,7 +2,8 @@
 
 Equivalence tests: all of them as one composite key, one of them (PAIS) with the others by dynamic filtering or by
 Multi-PAIS, or none. Negation: in the stacks, or by anti-join. For each of these plans the rest is fitted: the length
-of time slices, that of an anti-join's buckets, its place, and the number of partitions. What the user forces is kept.
+of time slices, who sorts, the length of an anti-join's buckets, its place, and the number of partitions. What the user
+forces is kept.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 from sase.compiler.core import durations
 from sase.compiler.core.bound import BoundQuery, TimeKind
 from sase.compiler.core.errors import OptionError
 from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.plan import rules
-from sase.compiler.plan.cost import Cost, calibration, cost
-from sase.compiler.plan.logical import Plan, basic_plan
+from sase.compiler.plan.cost import cost
+from sase.compiler.plan.estimate import Cost, calibration
+from sase.compiler.plan.logical import BranchPlan, Plan, basic_plan
+from sase.compiler.plan.roadmap import Partners, best, nestings, parsed, restricted, spanning, spelled
 from sase.compiler.plan.rules.partition_by_equivalence import partitioning
 from sase.compiler.plan.rules.slice_by_time import can_slice, slice_by_time
+from sase.compiler.plan.settle import settled
 from sase.compiler.plan.statistics import Statistics, default_statistics
 from sase.compiler.plan.strategy import Strategy
+from sase.compiler.plan.walks import Walks, latest_of
 
 WORTHWHILE = 0.9
 """A plan with more to it must promise to take less than this share of the time of the simpler one."""
@@ -34,6 +39,9 @@ MOST_BUCKETS, LEAST_BUCKETS = 8, 16
 """An anti-join's bucket is no shorter than the window over the one, and no longer than the window times the other."""
 
 PARTITIONS_PER_CORE = 4
+
+FEW = 4
+"""A pattern of so many events has five roadmaps at most."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ def choose(
     )
     known = statistics or default_statistics(query)
     plans = _possible(query, _strategies(query, strategy, disable, stream), disable)
-    choices = [_fitted(plan, known, statistics, disable) for plan in _distinct(plans)]
+    choices = [each for plan in _distinct(plans) for each in _fitted_ways(plan, known, statistics, disable)]
     chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)
     _check_forced(chosen.plan)
     rejected = sorted((each for each in choices if each is not chosen), key=lambda each: each.cost.seconds)
@@ -81,14 +89,15 @@ def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str], 
     """The simplest first, since it wins where costs are much the same. A stream has no anti-join to weigh: what cannot
     go into the stacks is looked up there."""
     tests = [] if "partition_by_equivalence" in disable else partitioning(query)
+    _check_of_sequences(query, strategy)
     attributes = [test.positive[0][1] for test in tests]
     equivalences = [strategy.equivalence]
     if strategy.equivalence == "auto" and tests:
-        ways = ("pais", "multi-pais") if len(tests) > 1 else ()
+        ways = () if len(tests) < 2 else ("pais", "multi-pais") if query.is_sequence else ("pais",)
         equivalences = ["composite", *(f"{way}:{name}" for way in ways for name in attributes), "selection"]
     elif strategy.equivalence in ("pais", "multi-pais") and tests:
         equivalences = [f"{strategy.equivalence}:{name}" for name in attributes]
-    has_choice = strategy.negation == "auto" and query.negated and not stream
+    has_choice = strategy.negation == "auto" and query.negated and query.is_sequence and not stream
     negations = ["auto", "anti-join"] if has_choice else [strategy.negation]
     for equivalence, negation in product(equivalences, negations):
         yield replace(strategy, equivalence=equivalence, negation=negation)
@@ -99,7 +108,7 @@ def _possible(query: BoundQuery, strategies: Iterable[Strategy], disable: frozen
     plans, refused = [], []
     for strategy in strategies:
         try:
-            plans.append(rules.optimise(basic_plan(query, strategy), disable))
+            plans.append(settled(rules.optimise(basic_plan(query, strategy), disable)))
         except OptionError as error:
             refused.append(error)
     if not plans:
@@ -132,12 +141,73 @@ def _cheapest(choices: Iterable[Choice]) -> Choice:
 # ---- fitting one plan ---------------------------------------------------------------------------
 
 
+def _fitted_ways(
+    plan: Plan, statistics: Statistics, measured: Statistics | None, disable: frozenset[str]
+) -> Iterator[Choice]:
+    """One, or, for a plan whose events can be bound along several roadmaps, one for each: the cheapest order first,
+    under the name of a roadmap that comes to it, if there is one."""
+    fitted = _fitted(plan, statistics, measured, disable)
+    if not plan.branches:
+        yield fitted
+        return
+    ways: dict[tuple[BranchPlan, ...], Choice] = {}
+    for way in [plan.strategy.roadmap, *_roadmaps(plan, statistics)]:
+        choice = _along(fitted.plan, way, statistics)
+        known = ways.get(choice.plan.branches)
+        if known is None or known.plan.strategy.roadmap == "auto":
+            ways[choice.plan.branches] = choice
+    yield from ways.values()
+
+
+def _along(plan: Plan, roadmap: str, statistics: Statistics) -> Choice:
+    """The plan with the events of each branch bound along a roadmap, or in the cheapest order of all. Where nothing but
+    the window ties them together, the runtime may choose."""
+    walks, names = Walks(plan, statistics, calibration()), plan.query.bound
+    given = None if roadmap == "auto" else parsed(roadmap, names)
+
+    def ordered(branch: BranchPlan) -> BranchPlan:
+        names = branch.branch.variables
+        if given is None and not (len(names) > 2 and walks.comparisons(branch)):
+            return branch
+        if given is None and branch.branch.is_chain:
+            backwards = walks.visited(branch, names[::-1])
+            if walks.visited(branch, walks.order(branch, names[-1])) > WORTHWHILE * backwards:
+                return branch
+        road = None if given is None else restricted(given, names)
+        orders = [
+            walks.order(branch, latest) if road is None else walks.along(road, branch, latest)
+            for latest in latest_of(branch)
+        ]
+        return replace(branch, order=tuple(orders))
+
+    plan = replace(plan, strategy=replace(plan.strategy, roadmap=roadmap)).with_branches(ordered)
+    return Choice(plan, cost(plan, statistics))
+
+
+def _roadmaps(plan: Plan, statistics: Statistics) -> Iterator[str]:
+    """Of a pattern of one branch: all of few, else the one that promises the fewest searches."""
+    if plan.strategy.roadmap != "auto" or len(plan.branches) != 1:
+        return
+    walks, names = Walks(plan, statistics, calibration()), plan.branches[0].branch.variables
+    compared = walks.comparisons(plan.branches[0])
+    if len(names) < 3 or not compared:
+        return
+    shares = {edge: compared.get(edge, 1.0) for edge in combinations(names, 2)}
+    tree = spanning(names, shares)
+    if len(names) <= FEW:
+        yield from map(spelled, nestings(names, tree))
+    else:
+        partners = Partners(walks.states, {edge: shares[edge] * walks.share_of_span for edge in tree})
+        yield spelled(best(names, tree, partners))
+
+
 def _fitted(plan: Plan, statistics: Statistics, measured: Statistics | None, disable: frozenset[str]) -> Choice:
     def best(plans: Iterable[Plan]) -> Plan:
         return _cheapest(Choice(each, cost(each, statistics)) for each in plans).plan
 
     if "slice_by_time" not in disable:
         plan = best(_sliced(plan, measured is not None))
+    plan = best(_sorted(plan))
     if plan.negations:
         plan = best(_placed(plan))
         plan = _bucketed(plan, statistics)
@@ -156,6 +226,13 @@ def _sliced(plan: Plan, measured: bool) -> Iterator[Plan]:
     if strategy.parallel != "key":
         for windows in (each for each in SLICES if each * within.ticks <= LONGEST[plan.query.time_kind]):
             yield slice_by_time(replace(plan, strategy=replace(strategy, slice=windows * within.ticks)))
+
+
+def _sorted(plan: Plan) -> Iterator[Plan]:
+    """By time alone, Spark has a radix sort of its own, and there is nothing to gain."""
+    ways = ("worker", "spark") if plan.scan.partition or plan.scan.slice else ("spark",)
+    for way in ways if plan.strategy.sort == "auto" else (plan.strategy.sort,):
+        yield replace(plan, strategy=replace(plan.strategy, sort=way))
 
 
 def _placed(plan: Plan) -> Iterator[Plan]:
@@ -220,11 +297,29 @@ def _ticks(option: str, value: int | str, time_kind: TimeKind, words: tuple[str,
     return int(length)
 
 
+def _check_of_sequences(query: BoundQuery, strategy: Strategy) -> None:
+    """What only a sequence has, or has not."""
+    if query.is_sequence:
+        if strategy.roadmap != "auto":
+            raise OptionError("a roadmap is for events in any order: a sequence is built from its last event backwards")
+        return
+    if strategy.construction == "basic":
+        raise OptionError("construction=basic goes along a sequence, and this pattern is none")
+    if strategy.equivalence_kind == "multi-pais":
+        raise OptionError("multi-pais filters the transitions of a sequence, and this pattern is none")
+    if strategy.negation == "anti-join":
+        raise OptionError("negation=anti-join is for sequences: what this pattern forbids is looked for in the kernel")
+
+
 def _check_forced(plan: Plan) -> None:
     strategy = plan.strategy
     if isinstance(strategy.slice, int) and plan.scan.slice is None:
+        if plan.query.consume == "exclusive":
+            raise OptionError("what CONSUME EXCLUSIVE has used up is known in one place: there are no time slices")
         raise OptionError("time slices need WITHIN, and the rules window_in_scan and window_in_construction")
     if strategy.parallel in ("time", "both") and plan.scan.slice is None:
         raise OptionError(f"parallel={strategy.parallel} needs time slices, and this plan has none")
+    if strategy.sort == "worker" and not (plan.scan.partition or plan.scan.slice):
+        raise OptionError("sort=worker needs a partition key or time slices, and this plan has none")
     if strategy.parallel in ("key", "both") and not plan.scan.partition:
         raise OptionError(f"parallel={strategy.parallel} needs a partition key, and this plan has none")

@@ -5,96 +5,31 @@ The estimate is made from the logical plan, whatever made the plan that way, so 
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
+from collections.abc import Sequence
 
-from sqlglot import exp
-
-from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate, Variable
-from sase.compiler.core.fields import attribute_of
-from sase.compiler.core.scalars import columns
+from sase.compiler.core.bound import EquivalenceTest
+from sase.compiler.plan.estimate import Calibration, Cost, Estimate, calibration
 from sase.compiler.plan.logical import Negation, Plan
-from sase.compiler.plan.statistics import DEFAULT_COLUMN, ColumnStatistics, Statistics, predicate_key
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """Seconds of one core: `python -m benchmarks calibrate` measures them."""
-
-    stage: float
-    """Starting a stage, with the exchange before it. A job without anti-joins has one."""
-    read: float
-    """Reading an event of the input, and finding out that it fills no state."""
-    shuffle: float
-    """Moving an event through the shuffle and the sort into the kernel, and its sequence scan,"""
-    byte: float
-    """for each byte of it,"""
-    key: float
-    """and for each column of the partition key."""
-    number: float
-    """Numbering an event by the attributes that Multi-PAIS filters transitions by."""
-    edge: float
-    """Visiting an instance in construction."""
-    sequence: float
-    """Handing a sequence back to Spark."""
-    select: float
-    """Checking a sequence in selection."""
-    joined: float
-    """Moving a match or a negated event to an anti-join."""
-    compared: float
-    """Looking at a pair of them."""
-
-
-@cache
-def calibration() -> Calibration:
-    return Calibration(**json.loads((files("sase.compiler.plan") / "calibration.json").read_text()))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The quantities that the model is about, and the seconds that they come to."""
-
-    relevant: float
-    """Events that may fill a state."""
-    shuffled: float
-    """Relevant events with their copies in other time slices."""
-    bytes: float
-    instances: tuple[float, ...]
-    """Instances that are pushed on each stack over the whole stream."""
-    edges: float
-    """Instances that construction visits."""
-    sequences: float
-    """Sequences that leave the kernel."""
-    matches: float
-    joined: float
-    """Matches and copies of negated events that meet in anti-joins."""
-    hottest: float
-    """The share of the kernel's work that one core has to do, at best."""
-    seconds: float
+from sase.compiler.plan.statistics import Statistics
+from sase.compiler.plan.walks import Walks
 
 
 def cost(plan: Plan, statistics: Statistics, constants: Calibration | None = None) -> Cost:
-    return _Estimate(plan, statistics, constants or calibration()).cost()
+    kind = Walks if plan.branches else _Sequences
+    return kind(plan, statistics, constants or calibration()).cost()
 
 
-class _Estimate:
-    """The paper's symbols: L components, W the window, V the values of an attribute; λ·W is `reach` here."""
-
+class _Sequences(Estimate):
     def __init__(self, plan: Plan, statistics: Statistics, constants: Calibration) -> None:
-        self.plan, self.query = plan, plan.query
-        self.statistics, self.constants = statistics, constants
-        self.share_of_span = self._share_of_span()
+        super().__init__(plan, statistics, constants)
         self.states = [self.filling(variable) for variable in self.query.positive]
 
     def cost(self) -> Cost:
         plan, constants, cores = self.plan, self.constants, max(1, self.statistics.cores)
         inside = [self.query.variable(negation.variable) for negation in plan.construction.negations]
         relevant = sum(self.states) + sum(map(self.filling, inside))
-        shuffled = relevant * self.copies()
+        shuffled, width, moved = self.moved(relevant)
         instances = self.instances()
         visited, built = self.construction(instances)
         surviving = math.prod(map(self.survival, plan.construction.negations))
@@ -108,9 +43,6 @@ class _Estimate:
             joined, compared = joined + more_joined, compared + more_compared
             left *= self.survival(negation)
             matches *= self.survival(negation)
-        width = 16 + 8 * (3 + len(self.columns()))
-        moved = shuffled * (constants.shuffle + constants.byte * width + constants.key * len(plan.scan.partition))
-        moved += shuffled * constants.number if plan.scan.cross else 0.0
         searched = edges * constants.edge + sequences * constants.sequence
         even, uneven = self.hottest(1, cores), self.hottest(len(self.states), cores)
         late = sequences * constants.select if plan.selection.equivalences or plan.selection.predicates else 0.0
@@ -121,33 +53,6 @@ class _Estimate:
         seconds = constants.stage * stages + self.statistics.events * constants.read / cores + kernel
         seconds += (joined * constants.joined + compared * constants.compared) / cores
         return Cost(relevant, shuffled, shuffled * width, instances, edges, sequences, matches, joined, uneven, seconds)
-
-    # ---- events ---------------------------------------------------------------------------------
-
-    def filling(self, variable: Variable) -> float:
-        """Events that may fill the state: those of its types that pass the simple predicates that are pushed down."""
-        events = sum(self.statistics.type(name).events for name in variable.types)
-        pushed = self.plan.scan.simple.get(variable.name, ())
-        return float(events * math.prod(map(self.selectivity, pushed)))
-
-    def _share_of_span(self) -> float:
-        """W as a share of the whole stream: what of another stack an event can reach."""
-        within, plan = self.query.within, self.plan
-        if within is None or not (plan.scan.window or plan.construction.window):
-            return 1.0
-        return min(1.0, within.ticks / max(self.statistics.span, 1.0))
-
-    def copies(self) -> float:
-        length, within = self.plan.scan.slice, self.query.within
-        return 1.0 if length is None or within is None else 1.0 + within.ticks / length
-
-    def columns(self) -> set[str]:
-        """The attributes that travel, more or less: those that the query names."""
-        named = {column.name for predicate in self.query.predicates for column in columns(predicate.condition)}
-        named |= {attribute_of(attribute) for test in self.query.equivalences for _, attribute in test.positive}
-        if self.query.returns is None:
-            return named | {name for variable in self.query.positive for name in variable.attributes}
-        return named | {column.name for output in self.query.returns for column in columns(output.value)}
 
     # ---- the kernel -----------------------------------------------------------------------------
 
@@ -215,26 +120,6 @@ class _Estimate:
         events *= math.prod(self.agreement((test,), 2) for test in negation.equivalences)
         return float(events * math.prod(map(self.selectivity, negation.predicates)))
 
-    def hottest(self, events: int, cores: int) -> float:
-        """The share of work that one core is left with, where work grows with `events` that agree on the key.
-
-        A group is never divided, and groups go to partitions by chance.
-        """
-        plan, statistics = self.plan, self.statistics
-        slices = max(1.0, statistics.span / plan.scan.slice) if plan.scan.slice else 1.0
-        if plan.strategy.parallel == "time" or not plan.scan.partition:
-            biggest, groups = 1.0, 1.0
-        else:
-            biggest, groups = 1.0, 1.0
-            for test in plan.scan.partition:
-                values = self.values(test)
-                agreement = values.agreement(events)
-                biggest *= values.hottest**events / agreement
-                groups *= max(1.0, agreement**2 / values.agreement(2 * events))
-        groups, biggest = groups * slices, biggest / slices
-        chance = math.sqrt(2.0 * math.log(max(cores, 1)) * (1.0 - 1.0 / cores) / (cores * groups)) if cores > 1 else 0.0
-        return min(1.0, max(biggest, 1.0 / cores + chance))
-
     # ---- anti-joins -----------------------------------------------------------------------------
 
     def anti_join(self, negation: Negation, matches: float) -> tuple[float, float]:
@@ -246,38 +131,3 @@ class _Estimate:
         bucket = float(self.plan.bucket or window)
         pairs = matches * self.forbidding(negation) * (1.0 + bucket / window)
         return negated * (1.0 + window / bucket) + matches, pairs
-
-    # ---- values ---------------------------------------------------------------------------------
-
-    def values(self, test: EquivalenceTest) -> ColumnStatistics:
-        variable, attribute = test.positive[0]
-        return self.statistics.column(self.query.variable(variable).types[0], attribute)
-
-    def agreement(self, tests: Iterable[EquivalenceTest], events: int) -> float:
-        """The probability that so many events agree on all tests, taken for independent."""
-        return math.prod(self.values(test).agreement(events) for test in tests)
-
-    def selectivity(self, predicate: Predicate) -> float:
-        measured = self.statistics.predicates
-        known = measured.get(predicate_key(self.query, predicate)) if measured else None
-        return known if known is not None else _guess(predicate, self.query, self.statistics)
-
-
-def _guess(predicate: Predicate, query: BoundQuery, statistics: Statistics) -> float:
-    """The textbook's: one value of V for an equality, half for an order between two events, a third to a constant."""
-    distinct = 1.0
-    for column in columns(predicate.condition):
-        known = statistics.type(query.variable(column.table).types[0]).columns.get(column.name)
-        distinct = max(distinct, (known or (DEFAULT_COLUMN if len(predicate.variables) > 1 else CONSTANT)).distinct)
-    match predicate.condition:
-        case exp.EQ():
-            return 1.0 / distinct
-        case exp.NEQ():
-            return 1.0 - 1.0 / distinct
-        case exp.GT() | exp.GTE() | exp.LT() | exp.LTE():
-            return 0.5 if len(predicate.variables) > 1 else 1.0 / 3.0
-    return 0.5
-
-
-CONSTANT = ColumnStatistics(distinct=10.0)
-"""For an attribute that is compared with a constant: constants in queries are seldom rare values."""

@@ -6,10 +6,10 @@ returns one that does the same with work moved from one operator to another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate
+from sase.compiler.core.bound import BoundQuery, Branch, EquivalenceTest, Group, Predicate
 from sase.compiler.plan.strategy import Strategy
 
 
@@ -57,6 +57,38 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class GroupPlan:
+    """A group of events that could be added to a match, with what is left of its P-."""
+
+    group: Group
+    equivalences: tuple[EquivalenceTest, ...]
+    """The tests of its branch that name a variable of it."""
+    groups: tuple[GroupPlan, ...]
+    predicates: tuple[Predicate, ...] = ()
+    """Decided where its events are looked for."""
+    late: tuple[Predicate, ...] = ()
+    """Left to Spark, to which the match brings the events along."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether a match gets its events: because they are wanted, or for Spark to decide about."""
+        return self.group.fold == "collect" or bool(self.late)
+
+
+@dataclass(frozen=True)
+class BranchPlan:
+    """One branch of a pattern that is no sequence: SC← and σ on its own conditions, and its groups."""
+
+    branch: Branch
+    construction: SequenceConstruction
+    selection: Selection
+    groups: tuple[GroupPlan, ...]
+    order: tuple[tuple[str, ...], ...] = ()
+    """For each variable that may hold the latest event, it and then the others, as they are bound; empty where nobody
+    has chosen."""
+
+
+@dataclass(frozen=True)
 class Plan:
     query: BoundQuery
     scan: SequenceScan
@@ -73,11 +105,22 @@ class Plan:
     """Length of NG's time buckets in ticks; None without a window."""
     pruned: bool = False
     """TF: whether only the columns that something reads are carried."""
+    branches: tuple[BranchPlan, ...] = ()
+    """Of a pattern that is no sequence: what is checked of each branch, in the place of `construction`, `selection`
+    and `negations`. The window is part of them: it bounds where candidates are looked for."""
 
     @property
     def needs_kernel(self) -> bool:
         """One positive component without negation in the stacks is a filter; there are no sequences to build."""
-        return len(self.query.positive) > 1 or bool(self.construction.negations)
+        return bool(self.branches) or len(self.query.positive) > 1 or bool(self.construction.negations)
+
+    @property
+    def forbidden(self) -> frozenset[str]:
+        """The variables that may not occur: negated components, and groups that are not collected."""
+        if not self.branches:
+            return frozenset(variable.name for variable in self.query.negated)
+        found = frozenset(name for branch in self.branches for group in branch.groups for name in _forbidden(group))
+        return found - self.query.bound - self.query.collected
 
     @property
     def has_interval(self) -> bool:
@@ -97,10 +140,15 @@ class Plan:
     def with_selection(self, **changes: object) -> Plan:
         return replace(self, selection=replace(self.selection, **changes))  # type: ignore[arg-type]
 
+    def with_branches(self, change: Callable[[BranchPlan], BranchPlan]) -> Plan:
+        return replace(self, branches=tuple(map(change, self.branches)))
+
 
 def basic_plan(query: BoundQuery, strategy: Strategy | None = None) -> Plan:
     """The paper's section 3.1: nothing pushed down."""
     strategy = strategy or Strategy()
+    if not query.is_sequence:
+        return _any_order(query, strategy)
     return Plan(
         query=query,
         scan=SequenceScan(simple={}),
@@ -122,3 +170,37 @@ def basic_plan(query: BoundQuery, strategy: Strategy | None = None) -> Plan:
         negation_first=strategy.negation_place == "before",
         bucket=query.within.ticks if query.within else None,
     )
+
+
+def _any_order(query: BoundQuery, strategy: Strategy) -> Plan:
+    return Plan(
+        query=query,
+        scan=SequenceScan(simple={}),
+        construction=SequenceConstruction(),
+        selection=Selection((), ()),
+        window=False,
+        negations=(),
+        strategy=strategy,
+        branches=tuple(
+            BranchPlan(
+                branch,
+                SequenceConstruction(),
+                Selection(branch.predicates, tuple(test for test in branch.equivalences if len(test.positive) > 1)),
+                tuple(_group(group, branch) for group in branch.groups),
+            )
+            for branch in query.branches
+        ),
+    )
+
+
+def _forbidden(each: GroupPlan) -> Iterator[str]:
+    if each.group.fold == "none":
+        yield from each.group.variables
+    for inner in each.groups:
+        yield from _forbidden(inner)
+
+
+def _group(group: Group, branch: Branch) -> GroupPlan:
+    tests = (test for test in branch.equivalences if any(test.attribute(name) for name in group.variables))
+    inner = tuple(_group(each, branch) for each in group.groups)
+    return GroupPlan(group, tuple(tests), inner, late=group.predicates)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-ROLES = ("time", "states", "slice", "bucket", "end", "since", "reason", "record", "clock")
+ROLES = (
+    "time",
+    "states",
+    "slice",
+    "bucket",
+    "end",
+    "since",
+    "reason",
+    "record",
+    "clock",
+    "code",
+    "started",
+    "detected",
+)
 """What a job may need a column for, whatever the query. Each has its name before any variable asks for one."""
 
 

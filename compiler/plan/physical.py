@@ -6,12 +6,12 @@ follow `PhysicalPlan.steps`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
-from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,55 @@ class NegatedState:
     where: tuple[Clause, ...]
 
 
+# ---- patterns that are no sequence --------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Group:
+    """Events that could be added to a match: there may be none, or all of them are collected."""
+
+    variables: tuple[str, ...]
+    before: tuple[Before, ...]
+    apart: tuple[Apart, ...]
+    where: tuple[Clause, ...]
+    groups: tuple[Group, ...]
+    collect: bool
+
+    @property
+    def clauses(self) -> Iterator[Clause]:
+        yield from self.where
+        for group in self.groups:
+            yield from group.clauses
+
+    @property
+    def all_variables(self) -> Iterator[str]:
+        yield from self.variables
+        for group in self.groups:
+            yield from group.all_variables
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One way to match."""
+
+    variables: tuple[str, ...]
+    before: tuple[Before, ...]
+    apart: tuple[Apart, ...]
+    where: tuple[Clause, ...]
+    conditions: tuple[str, ...]
+    """The condition of the query that each clause of `where` is, or is part of."""
+    groups: tuple[Group, ...]
+    instant: Instant
+    order: tuple[tuple[str, ...], ...]
+    """For each variable that may hold the latest event, it and then the others, as they are bound."""
+
+    @property
+    def clauses(self) -> Iterator[Clause]:
+        yield from self.where
+        for group in self.groups:
+            yield from group.clauses
+
+
 # ---- the steps ----------------------------------------------------------------------------------
 
 
@@ -69,6 +118,14 @@ class Read:
     types: Mapping[str, Mapping[str, str]]
     where: str | None
     """Holds for every event that can take part, where more than its type tells: made of plain comparisons."""
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """Columns of the events of some types: aggregates over all events that had arrived with them."""
+
+    arrivals: tuple[Arrival, ...]
+    types: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -100,6 +157,9 @@ class Slices:
     length: int
     looks_ahead: bool
     """A trailing negation in the stacks: its events are needed by slices before their own."""
+    reach: tuple[int, int] | None = None
+    """Where the latest event may be that of any variable: how far, exclusively, a match may reach back from it, and
+    how far ahead. A copy is marked then, and no match is reported where its latest event is one."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +192,13 @@ class Remember:
 
 @dataclass(frozen=True)
 class Sort:
+    """Events in the order in which the kernel needs them. Spark sorts, unless there is a `code`."""
+
     by: tuple[str, ...]
+    code: str | None = None
+    """The worker sorts: by this column in place of the key, and by time."""
+    hashed: tuple[str, ...] = ()
+    """What the code is a hash of; nothing if it is the key itself."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +228,58 @@ class Kernel:
     @property
     def terms(self) -> set[str]:
         """The columns that it compares."""
-        atoms = [atom for clause in self.clauses for atom in clause]
-        return {
-            column
-            for atom in atoms
-            for column in ((atom.left_column, atom.right_column) if isinstance(atom, Compare) else (atom.column,))
-        }
+        return _compared(self.clauses)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The walks of the runtime: for each branch and each variable that may hold the latest event of a match, that
+    event, and backwards from it the others, each in the range that those before leave it."""
+
+    branches: tuple[Branch, ...]
+    once: bool
+    select: tuple[tuple[str, Mode], ...]
+    exclusive: bool
+    keys: tuple[str, ...]
+    time: str
+    cross: tuple[str, ...] = ()
+
+    @property
+    def clauses(self) -> Iterator[Clause]:
+        for branch in self.branches:
+            yield from branch.clauses
+
+    @property
+    def terms(self) -> set[str]:
+        return _compared(self.clauses)
+
+    @property
+    def without_conditions(self) -> Combination:
+        """What says which events take part, and for how long."""
+        return replace(self, branches=tuple(_bare(branch) for branch in self.branches))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """In the order of their state bits: those of matches, then those of groups."""
+        positive = [name for branch in self.branches for name in branch.variables]
+        added = [name for branch in self.branches for group in branch.groups for name in group.all_variables]
+        return tuple(dict.fromkeys([*positive, *added]))
+
+
+E = TypeVar("E", Branch, Group)
+
+
+def _bare(each: E) -> E:
+    return replace(each, where=(), groups=tuple(map(_bare, each.groups)))
+
+
+def _compared(clauses: Iterable[Clause]) -> set[str]:
+    atoms = [atom for clause in clauses for atom in clause]
+    return {
+        column
+        for atom in atoms
+        for column in ((atom.left_column, atom.right_column) if isinstance(atom, Compare) else (atom.column,))
+    }
 
 
 @dataclass(frozen=True)
@@ -225,23 +337,62 @@ class Exclude:
     variable: str
     function: str
     conditions: tuple[str, ...]
+    optional: bool = False
+    """Some matches bring none along: a branch without such a component."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """The events of `A{2,4} a` under one name, in the order of time: arrays of the structs of their variables."""
+
+    elements: Mapping[str, tuple[str, ...]]
+    always: frozenset[str]
+    """Those that every branch binds."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Of what is collected, the events that meet conditions which Spark decides."""
+
+    variable: str
+    function: str
+    conditions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """A sequence starts with its first event. It is known at its last or, under a trailing negation, at the end of its
+    window."""
+
+    first: str
+    last: str
+    at_window_end: bool
+
+
+@dataclass(frozen=True)
+class Ticks:
+    """The kernel tells when a match starts and when it is known, in ticks."""
+
+    like: str
+    """A variable whose events have times of the type that these have."""
+    lengths: tuple[int, ...]
+    """What may have been added to such a time."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """RETURN's columns as (SQL, name); without RETURN, one struct per variable, `started_at` and `detected_at`."""
+    """RETURN's columns as (SQL, name); without RETURN, one value per variable, `started_at` and `detected_at`."""
 
     columns: tuple[tuple[str, str], ...] | None
     variables: tuple[str, ...]
-    first: str
-    last: str
-    at_window_end: bool
-    """A match is known at its last event or, under a trailing negation, at the end of its window."""
+    times: Ends | Ticks
+    reached: tuple[str, ...] = ()
+    """The variables that a partial match may bind, each of them only after those before it."""
 
 
 Step = (
-    Read | Fill | Computed | Slices | Shuffle | Release | Buckets | Remember | Sort | Kernel | Single | LookUp
-    | Within | Select | AntiJoin | Exclude | Result
+    Read | Arrive | Fill | Computed | Slices | Shuffle | Release | Buckets | Remember | Sort | Kernel | Combination
+    | Single | LookUp | Within | Select | AntiJoin | Exclude | Arrays | Keep | Result
 )  # fmt: skip
 
 
@@ -275,8 +426,8 @@ class PhysicalPlan:
         return found[0] if found else None
 
     @cached_property
-    def kernel(self) -> Kernel | None:
-        return self.only(Kernel)
+    def kernel(self) -> Kernel | Combination | None:
+        return self.only(Kernel) or self.only(Combination)
 
     @property
     def fills(self) -> tuple[Fill, ...]:

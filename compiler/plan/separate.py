@@ -11,6 +11,7 @@ comparison is not *exact*: it holds wherever the predicate does or fails, and el
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -69,7 +70,16 @@ _MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 def separate(predicate: Predicate) -> tuple[Clause, ...] | None:
     """The predicate as a conjunction of clauses, or None if it does not come apart."""
-    return _clauses(predicate.condition, positive=True) if predicate.variables else None
+    if not predicate.variables or predicate.is_folded:
+        return None
+    return _clauses(predicate.condition, positive=True)
+
+
+def split(predicates: Iterable[Predicate]) -> tuple[tuple[Predicate, ...], tuple[Predicate, ...]]:
+    """Those that the kernel can check, and those that are left to Spark: some are both."""
+    parts = tuple(predicates)
+    clauses = {part: found for part in parts if (found := separate(part)) is not None}
+    return tuple(clauses), tuple(part for part in parts if part not in clauses or not is_exact(clauses[part]))
 
 
 def is_exact(clauses: tuple[Clause, ...]) -> bool:

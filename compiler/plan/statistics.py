@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from sase.compiler.core import scalars
-from sase.compiler.core.bound import BoundQuery, Predicate
+from sase.compiler.core.bound import BoundQuery, Predicate, Variable
 from sase.compiler.core.errors import CatalogError
 
 FORMAT = 1
@@ -113,6 +113,11 @@ def default_statistics(query: BoundQuery) -> Statistics:
     return Statistics(DEFAULT_EVENTS, span, {name: TypeStatistics(rate) for name in sorted(names)})
 
 
+def variable_of(query: BoundQuery, name: str) -> Variable:
+    """The variable of a name; for a repeated component, that of its first event."""
+    return query.variable(query.arrays.get(name, (name,))[0])
+
+
 def predicate_key(query: BoundQuery, predicate: Predicate) -> str:
     """The predicate with types in the place of variables: the same condition has one key, whatever a query calls it."""
     numbers: dict[str, str] = {}
@@ -120,7 +125,7 @@ def predicate_key(query: BoundQuery, predicate: Predicate) -> str:
     def renamed(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or not node.table:
             return node
-        types = "|".join(query.variable(node.table).types)
+        types = "|".join(variable_of(query, node.table).types)
         name = numbers.setdefault(node.table, f"{types}#{len(numbers) + 1}")
         return exp.Column(this=node.this.copy(), table=exp.Identifier(this=name, quoted=True))
 

@@ -14,6 +14,7 @@ EQUIVALENCES = ("auto", "composite", "pais", "multi-pais", "selection")
 NEGATIONS = ("auto", "stack", "anti-join")
 PLACES = ("auto", "after", "before")
 PARALLELISMS = ("auto", "key", "time", "both")
+SORTS = ("auto", "worker", "spark")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,10 @@ class Strategy:
     """What the shuffle goes by: the `key`, `time` slices, or `both`."""
     slice: int | str = "auto"
     """`auto`, `off`, or the length of a time slice: `8 days`, or a number for an integer time column."""
+    roadmap: str = "auto"
+    """Where a pattern is no sequence: in which blocks its events are brought together, `((a b)(c d))`."""
+    sort: str = "auto"
+    """Who sorts the events of a partition by key and time: the Python `worker` that runs the kernel, or `spark`."""
     partitions: int | None = None
     """Number of shuffle partitions; None lets Spark choose by size."""
 
@@ -44,6 +49,7 @@ class Strategy:
         _one_of("negation", self.negation, NEGATIONS)
         _one_of("negation_place", self.negation_place, PLACES)
         _one_of("parallel", self.parallel, PARALLELISMS)
+        _one_of("sort", self.sort, SORTS)
         if self.equivalence_attribute is not None and self.equivalence_kind not in ("pais", "multi-pais"):
             raise OptionError(f"equivalence={self.equivalence_kind} takes no attribute: pais and multi-pais do")
         if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, BinaryType, StringType
 
 from sase.runtime.events import Events, Source, check, quoted
-from sase.runtime.io.inputs import Files, Input
+from sase.runtime.io.files import Files
+from sase.runtime.io.formats import Input
 from sase.runtime.session import BATCH_ROWS
 
 BYTES = 64 << 20

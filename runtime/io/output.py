@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted
 from sase.runtime.io import delta
-from sase.runtime.io.inputs import Files, format_of
+from sase.runtime.io.files import Files, format_of
 from sase.runtime.io.report import table
 
 STDOUT = "-"
@@ -176,12 +176,31 @@ def show(matches: DataFrame, limit: int) -> int:
     if not rows:
         print("no matches")
         return 0
-    leaves = list(leaf_columns(matches.schema))
-    header = [".".join(path) for path, _, _ in leaves]
-    print(table(header, rows, [isinstance(kind, NumericType) for _, kind, _ in leaves]), end="")
+    print(_tabulated(matches, rows), end="")
     if found > len(rows):
         print(f"… {found - len(rows):,} more")
     return found
+
+
+def show_ordered(rows: DataFrame, limit: int) -> int | None:
+    """Prints the first rows in the order that they have. How many there are is known if that is all of them."""
+    leaves = list(leaf_columns(rows.schema))
+    texts = rows.select([column.alias(f"_{at}") for at, (_, _, column) in enumerate(leaves)])
+    shown = texts.select([as_text(f"_{at}", kind) for at, (_, kind, _) in enumerate(leaves)]).head(limit + 1)
+    if not shown:
+        print("no matches")
+        return 0
+    print(_tabulated(rows, shown[:limit]), end="")
+    if len(shown) > limit:
+        print("… more")
+        return None
+    return len(shown)
+
+
+def _tabulated(matches: DataFrame, rows: Sequence[Row]) -> str:
+    leaves = list(leaf_columns(matches.schema))
+    header = [".".join(path) for path, _, _ in leaves]
+    return table(header, rows, [isinstance(kind, NumericType) for _, kind, _ in leaves])
 
 
 def earliest(matches: DataFrame, limit: int) -> tuple[list[Row], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +21,7 @@ from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
+from sase.runtime.errors import SaseRunError, failure
 from sase.runtime.events import (
     Events,
     Source,
@@ -35,6 +36,7 @@ from sase.runtime.events import (
     types_there,
 )
 
+Tell = Callable[[SaseRunError], None]
 Watched = tuple[DataFrame, Events, Source]
 """The events of a query in one table, where they come from, and what the query reads of them."""
 
@@ -103,16 +105,17 @@ class Tally:
         united, _, source = self.watched
         return rejected(united, source)
 
-    def strangers(self, counts: Counts) -> list[str]:
+    def unseen_types(self, counts: Counts) -> list[str]:
         """What there is to say of the types that no event has."""
         _, events, source = self.watched
-        return _strangers(counts, events, source)
+        return _unseen_types(counts, events, source)
 
-    def warn(self) -> None:
-        """Logs what was left out, and types that no event has, as soon as the first action is over."""
+    def warn(self, tell: Tell | None = None) -> None:
+        """Logs what was left out, and types that no event has, as soon as the first action is over. `tell` is told why
+        an action has failed before. (Not in Spark Connect, which has nobody to ask.)"""
         if not is_remote():
             spark = self.watched[0].sparkSession
-            _actions.setdefault(spark, _Actions(spark)).expect(self._name, self.watched)
+            _actions.setdefault(spark, _Actions(spark)).expect(self._name, self.watched, tell)
             return
         # Spark Connect fills a mapping, as long as there is a DataFrame with the observation.
         waiting = [self._observation.get, ref(self._observation), self.watched]
@@ -135,16 +138,18 @@ class _Actions:
 
     def __init__(self, spark: SparkSession) -> None:
         self._session: Any = spark._jsparkSession
-        self._utils: Any = spark.sparkContext._jvm.org.apache.spark.sql.api.python.PythonSQLUtils  # type: ignore[union-attr]
-        self._expected: dict[str, Watched] = {}
+        spark_of_java: Any = spark.sparkContext._jvm.org.apache.spark  # type: ignore[union-attr]
+        self._utils: Any = spark_of_java.sql.api.python.PythonSQLUtils
+        self._trace: Callable[[Any], str] = spark_of_java.util.Utils.exceptionString
+        self._expected: dict[str, tuple[Watched, Tell | None]] = {}
         self._lock = threading.Lock()
 
-    def expect(self, name: str, watched: Watched) -> None:
+    def expect(self, name: str, watched: Watched, tell: Tell | None) -> None:
         with self._lock:
             if not self._expected:
                 ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
                 self._session.listenerManager().register(self)
-            self._expected[name] = watched
+            self._expected[name] = watched, tell
 
     def onSuccess(self, action: str, execution: Any, nanoseconds: int) -> None:
         metrics = execution.observedMetrics()
@@ -153,7 +158,7 @@ class _Actions:
             seen = [(name, self._expected.pop(name)) for name in names]
             if not self._expected:
                 self._session.listenerManager().unregister(self)
-        for name, watched in seen:
+        for name, (watched, _) in seen:
             row: Row = CPickleSerializer().loads(self._utils.toPyRow(metrics.apply(name)))  # type: ignore[no-untyped-call]
             plan = execution.executedPlan().toString()
             # Without a shuffle, a limit ends the reading early, and nobody knows what would have come.
@@ -162,7 +167,14 @@ class _Actions:
             threading.Thread(target=_warn, args=[row.asDict(), watched, every], name="sase-tally", daemon=True).start()
 
     def onFailure(self, action: str, execution: Any, exception: Any) -> None:
-        pass
+        try:
+            plan = execution.analyzed().toString()
+        except Exception:
+            return  # nothing has been read of what could not even be analysed
+        with self._lock:
+            tells = [tell for name, (_, tell) in self._expected.items() if tell is not None and name in plan]
+        for tell in tells:
+            tell(failure(f": {self._trace(exception)}"))  # as py4j begins a trace
 
     class Java:
         implements = ("org.apache.spark.sql.util.QueryExecutionListener",)
@@ -185,7 +197,7 @@ def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True) -> None
         logging.getLogger("sase").warning("rejected: %s", counts.rejected)
     if every:
         with suppress(Exception):  # the session has ended
-            for text in _strangers(counts, events, source):
+            for text in _unseen_types(counts, events, source):
                 logging.getLogger("sase").warning(text)
 
 
@@ -216,18 +228,18 @@ def _bit(column: str, types: Sequence[str]) -> Column:
     return reduce(lambda case, pair: case.when(*pair), pairs[1:], F.when(*pairs[0])).cast("bigint")
 
 
-def _strangers(counts: Counts, events: Events, source: Source) -> list[str]:
+def _unseen_types(counts: Counts, events: Events, source: Source) -> list[str]:
     """A type that no event has is misspelled, more often than not. Only then are some events looked at once more."""
     own = own_tables(events)
     found = [f"the table of the {name} events is empty" for name in counts.unseen if name in own]
     if shared := [name for name in counts.unseen if name not in own]:
         there, every = types_there(events, source, LOOK)
-        strange = [name for name in shared if name not in there and (every or not is_there(events, source, name))]
-        found += [stranger(name, there, every) for name in strange]
+        unknown = [name for name in shared if name not in there and (every or not is_there(events, source, name))]
+        found += [unknown_type(name, there, every) for name in unknown]
     return found
 
 
-def stranger(name: str, there: Sequence[str], every: bool) -> str:
+def unknown_type(name: str, there: Sequence[str], every: bool) -> str:
     """The types that there are, those that look like the one that is not among them first."""
     lowered = {each.lower(): each for each in reversed(there)}
     near = [lowered[each] for each in get_close_matches(name.lower(), lowered)]

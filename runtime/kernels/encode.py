@@ -8,7 +8,7 @@ order, and strings, binaries and decimals become their ranks among the values th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -33,27 +33,33 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class Encoding:
-    """The tables of a pattern, and what its terms are: term t is `columns[t]`."""
+class Terms:
+    """What the clauses of a pattern read: term t is `columns[t]`."""
 
-    query: Query
     columns: tuple[str, ...]
     domains: tuple[Domain, ...]
     booleans: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Encoding(Terms):
+    """The tables of a pattern, and what its terms are."""
+
+    query: Query
+
+
 def encode_pattern(pattern: Pattern) -> Encoding:
     """The pattern as tables; ValueError where it is not one that the kernel can run."""
     _validate(pattern)
-    clauses = [*pattern.where, *chain.from_iterable(component.where for component in pattern.negated)]
+    terms = terms_of([*pattern.where, *chain.from_iterable(component.where for component in pattern.negated)])
+    return Encoding(terms.columns, terms.domains, terms.booleans, _tables(pattern, terms.columns))
+
+
+def terms_of(clauses: Iterable[Clause]) -> Terms:
     atoms = list(chain.from_iterable(clauses))
     columns = tuple(dict.fromkeys(chain.from_iterable(map(_columns, atoms))))
-    return Encoding(
-        query=_tables(pattern, columns),
-        columns=columns,
-        domains=_domains(atoms, columns),
-        booleans=frozenset(atom.column for atom in atoms if isinstance(atom, Holds)),
-    )
+    booleans = frozenset(atom.column for atom in atoms if isinstance(atom, Holds))
+    return Terms(columns, _domains(atoms, columns), booleans)
 
 
 def _columns(atom: Atom) -> tuple[str, ...]:
@@ -72,7 +78,7 @@ def _variables(atom: Atom) -> tuple[str, ...]:
             return (variable,)
 
 
-def _mentioned(clauses: Iterable[Clause]) -> set[str]:
+def mentioned(clauses: Iterable[Clause]) -> set[str]:
     return {variable for clause in clauses for atom in clause for variable in _variables(atom)}
 
 
@@ -84,22 +90,22 @@ def _validate(pattern: Pattern) -> None:
         raise ValueError(f"a pattern has at most 63 components, this one has {len(pattern.variables)}")
     if pattern.within is not None and pattern.within < 1:
         raise ValueError(f"the window must be positive, not {pattern.within}")
-    if strangers := _mentioned(pattern.where) - set(positive):
-        raise ValueError(f"WHERE speaks of {sorted(strangers)}, which are no positive components")
+    if unknown := mentioned(pattern.where) - set(positive):
+        raise ValueError(f"WHERE speaks of {sorted(unknown)}, which are no positive components")
     gaps = list(zip((None, *positive), (*positive, None), strict=True))
     for component in pattern.negated:
         if (component.after, component.before) not in gaps:
             raise ValueError(f"{component.variable!r} does not stand between neighbours")
         if pattern.within is None and None in (component.after, component.before):
             raise ValueError(f"{component.variable!r} stands first or last, which needs a window")
-        if strangers := _mentioned(component.where) - {component.variable, *positive}:
-            raise ValueError(f"the predicates of {component.variable!r} speak of {sorted(strangers)}")
+        if unknown := mentioned(component.where) - {component.variable, *positive}:
+            raise ValueError(f"the predicates of {component.variable!r} speak of {sorted(unknown)}")
 
 
 def _tables(pattern: Pattern, columns: Sequence[str]) -> Query:
     last = len(pattern.positive) - 1
     number = {variable: i for i, variable in enumerate(pattern.variables)}
-    depths = [min((number[v] for v in _mentioned([clause])), default=last) for clause in pattern.where]
+    depths = [min((number[v] for v in mentioned([clause])), default=last) for clause in pattern.where]
     order = sorted(range(len(depths)), key=depths.__getitem__)
     clauses = [pattern.where[c] for c in order]
     negated = []
@@ -107,15 +113,6 @@ def _tables(pattern: Pattern, columns: Sequence[str]) -> Query:
         begin = len(clauses)
         clauses += component.where
         negated.append([*_place(component, pattern), begin, len(clauses)])
-
-    def row(atom: Atom) -> list[int]:
-        match atom:
-            case Compare():
-                left, right = columns.index(atom.left_column), columns.index(atom.right_column)
-                return [_OPERATORS[atom.op], number[atom.left], left, number[atom.right], right]
-            case Holds():
-                side = [number[atom.variable], columns.index(atom.column)]
-                return [HOLDS, *side, *side]
 
     windowed = pattern.within is not None
     prune = windowed and pattern.window_in_scan
@@ -125,12 +122,25 @@ def _tables(pattern: Pattern, columns: Sequence[str]) -> Query:
         basic=int(not pattern.stacks),
         prune=int(prune),
         cut=int(windowed and pattern.window_in_construction and not prune),
-        atoms=np.array([row(atom) for atom in chain.from_iterable(clauses)], np.int64).reshape(-1, 5),
+        atoms=np.array([atom_row(atom, number, columns) for atom in chain.from_iterable(clauses)], np.int64).reshape(
+            -1, 5
+        ),
         clauses=np.cumsum([0, *map(len, clauses)]),
         checks=np.searchsorted(sorted(depths), np.arange(last + 2)),
         numbers=np.array(order, np.int64),
         negated=np.array(negated, np.int64).reshape(-1, 7),
     )
+
+
+def atom_row(atom: Atom, number: Mapping[str, int], columns: Sequence[str]) -> list[int]:
+    """An atom as a row of `Query.atoms`."""
+    match atom:
+        case Compare():
+            left, right = columns.index(atom.left_column), columns.index(atom.right_column)
+            return [_OPERATORS[atom.op], number[atom.left], left, number[atom.right], right]
+        case Holds():
+            side = [number[atom.variable], columns.index(atom.column)]
+            return [HOLDS, *side, *side]
 
 
 def _place(component: Negated, pattern: Pattern) -> list[int]:
@@ -143,7 +153,7 @@ def _place(component: Negated, pattern: Pattern) -> list[int]:
     after = -1 if component.after is None else number[component.after]
     before = -1 if component.before is None else number[component.before]
     bound = after if after >= 0 and before >= 0 else 0
-    earliest = min((number[v] for v in _mentioned(component.where)), default=number[component.variable])
+    earliest = min((number[v] for v in mentioned(component.where)), default=number[component.variable])
     bounds = earliest > bound and len(pattern.positive) > 1
     return [number[component.variable], after, before, min(bound, earliest), int(bounds)]
 
@@ -166,7 +176,7 @@ def _domains(atoms: Iterable[Atom], columns: Sequence[str]) -> tuple[Domain, ...
     )
 
 
-def encode_terms(encoding: Encoding, chunk: pa.Table) -> Ints:
+def encode_terms(encoding: Terms, chunk: pa.Table) -> Ints:
     """The terms of a chunk as [term, row]; NULL is the kernel's NULL, which no value has."""
     terms = np.empty((len(encoding.columns), chunk.num_rows), np.int64)
     for column in sorted(encoding.booleans):

@@ -103,6 +103,8 @@ class Events(NamedTuple):
     fresh: int  # sequences that end before this row have been reported with an earlier chunk
     stop: int  # sequences that end at this row or later are left to a later chunk
     cross: Ints = np.zeros(0, np.int64)  # Multi-PAIS: the number of each row's other attributes; empty without it
+    since: int = -(2**63)  # matches of a combination that are due at this time or earlier have been reported,
+    until: int = 2**63 - 1  # and those that are due later than this are left to a later call
 
 
 class Stacks(NamedTuple):
@@ -149,7 +151,7 @@ def _inside(earlier: int, later: int, within: int) -> bool:
     return 0 <= later - earlier < within
 
 
-def _first_at(rows: Ints, begin: int, end: int, position: Ints, wanted: int) -> int:
+def first_at(rows: Ints, begin: int, end: int, position: Ints, wanted: int) -> int:
     """The first of rows[begin:end] at position `wanted` or later."""
     while begin < end:
         middle = (begin + end) >> 1
@@ -171,7 +173,7 @@ def _first_inside(rows: Ints, begin: int, end: int, time: Ints, later: int, with
     return begin
 
 
-def _failing(begin: int, end: int, atoms: Ints, clauses: Ints, terms: Ints, chosen: Ints) -> int:
+def failing(begin: int, end: int, atoms: Ints, clauses: Ints, terms: Ints, chosen: Ints) -> int:
     """The first of the clauses begin .. end that is not true of the chosen events, or -1.
 
     An atom with a NULL side is not true, whatever its operator.
@@ -216,12 +218,12 @@ def _killer(
     variable, after, before = negated[k, VARIABLE], negated[k, AFTER], negated[k, BEFORE]
     clause, clause_end = negated[k, CLAUSE], negated[k, CLAUSE_END]
     if after >= 0 and before >= 0:
-        for b in range(_first_at(negative, first, end, position, position[chosen[before]]) - 1, first - 1, -1):
+        for b in range(first_at(negative, first, end, position, position[chosen[before]]) - 1, first - 1, -1):
             row: int = negative[b]
             if position[row] <= position[chosen[after]]:
                 return -1
             chosen[variable] = row
-            if _failing(clause, clause_end, atoms, clauses, terms, chosen) < 0:
+            if failing(clause, clause_end, atoms, clauses, terms, chosen) < 0:
                 return row
         return -1
     for b in range(first, end):
@@ -232,7 +234,7 @@ def _killer(
         if not leading and not _inside(time[chosen[0]], time[row], within):
             return -1
         chosen[variable] = row
-        if _failing(clause, clause_end, atoms, clauses, terms, chosen) < 0:
+        if failing(clause, clause_end, atoms, clauses, terms, chosen) < 0:
             return row
     return -1
 
@@ -343,20 +345,20 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
                 if negated[k, BEFORE] < 0:
                     while b < limit[k] and negative[b] < group_end:
                         b += 1
-                    first[k] = _first_at(negative, first[k], b, position, position[row] + 1)
+                    first[k] = first_at(negative, first[k], b, position, position[row] + 1)
                 else:
                     while b < limit[k] and position[negative[b]] < position[row]:
                         b += 1
-                    first[k] = _first_at(negative, first[k], b, position, position[group])
+                    first[k] = first_at(negative, first[k], b, position, position[group])
                     if prune or negated[k, AFTER] < 0:
                         first[k] = _first_inside(negative, first[k], b, time, now, within)
                 end[k] = b
 
         # Check everything that is decided at this depth.
         if checks[depth] < checks[depth + 1]:
-            failing = _failing(checks[depth], checks[depth + 1], atoms, clauses, terms, chosen)
-            if failing >= 0:
-                counters[rejected + numbers[failing]] += 1
+            failed = failing(checks[depth], checks[depth + 1], atoms, clauses, terms, chosen)
+            if failed >= 0:
+                counters[rejected + numbers[failed]] += 1
                 continue
         alive = True
         for k in range(len(negated)):
@@ -398,9 +400,9 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
                 if killer < 0:
                     continue
                 if between:
-                    low[depth] = _first_at(instance, low[depth], at[depth] + 1, position, position[killer])
+                    low[depth] = first_at(instance, low[depth], at[depth] + 1, position, position[killer])
                 elif negated[k, AFTER] < 0:
-                    at[depth] = _first_at(instance, low[depth], at[depth] + 1, position, position[killer] + 1) - 1
+                    at[depth] = first_at(instance, low[depth], at[depth] + 1, position, position[killer] + 1) - 1
                 else:
                     at[depth] = _first_inside(instance, low[depth], at[depth] + 1, time, time[killer], within) - 1
                 counters[killed + k] += size - (at[depth] - low[depth])
@@ -410,41 +412,54 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
     return found
 
 
+def table_types() -> tuple[Any, Any, Any, Any, Any]:
+    """numba's types of what the kernels are given and keep: arrays of one and two dimensions, and `Events`."""
+    import numba
+
+    types: Any = numba.types
+    integer = types.int64
+    given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
+    kept, kept_table = (types.Array(integer, dimensions, "C") for dimensions in (1, 2))
+    fields = [given] * 4 + [given_table, integer, integer, given, integer, integer]
+    return given, given_table, kept, kept_table, types.BaseTuple.from_types(fields, Events)
+
+
+def in_machine_code(function: Any, signature: Any) -> Any:
+    """From numba's cache but for the first time."""
+    import numba
+
+    try:
+        return numba.njit(signature, cache=True, nogil=True)(function)
+    except RuntimeError:  # nowhere to keep the cache
+        return numba.njit(signature, nogil=True)(function)
+
+
 @cache
 def _compiled() -> tuple[Any, Any] | None:
-    """`scan` and `construct` in machine code, from numba's cache but for the first time; None without numba."""
+    """`scan` and `construct` in machine code; None without numba."""
     try:
         import numba
         from numba.extending import register_jitable
     except ImportError:
         return None
-    for helper in (_inside, _first_at, _first_inside, _failing, _killer):
+    for helper in (_inside, first_at, _first_inside, failing, _killer):
         register_jitable(helper)
     types: Any = numba.types
     integer, named = types.int64, types.BaseTuple.from_types
-    given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
-    kept, kept_table = (types.Array(integer, dimensions, "C") for dimensions in (1, 2))
+    given, given_table, kept, kept_table, events = table_types()
     query = named([integer] * 5 + [given_table, given, given, given, given_table], Query)
-    events = named([given] * 4 + [given_table, integer, integer, given], Events)
     stacks = named([kept] * len(Stacks._fields), Stacks)
-
-    def compiled(function: Any, signature: Any) -> Any:
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(function)
-        except RuntimeError:  # nowhere to keep the cache
-            return numba.njit(signature, nogil=True)(function)
-
     return (
-        compiled(scan, types.void(query, events, stacks)),
-        compiled(construct, integer(query, events, stacks, kept_table)),
+        in_machine_code(scan, types.void(query, events, stacks)),
+        in_machine_code(construct, integer(query, events, stacks, kept_table)),
     )
 
 
-def _each(tables: Any, change: Callable[[Any], Any]) -> Any:
+def each_array(tables: Any, change: Callable[[Any], Any]) -> Any:
     return type(tables)(*(change(field) if isinstance(field, np.ndarray) else field for field in tables))
 
 
-def _given(array: Ints) -> Ints:
+def read_only(array: Ints) -> Ints:
     """A read-only view: pyarrow's arrays are read-only, and there is one compilation."""
     view = np.ascontiguousarray(array, np.int64).view()
     view.flags.writeable = False
@@ -493,7 +508,7 @@ def sequences(query: Query, events: Events, counters: Ints, capacity: int, jit: 
     """
     if capacity < 1:
         raise ValueError("capacity must be at least 1")
-    query, events = _each(query, _given), _each(events, _given)
+    query, events = each_array(query, read_only), each_array(events, read_only)
     stacks, out = new_stacks(query, events, counters), np.empty((capacity, query.positives), np.int64)
     compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
     run_scan: Any
@@ -502,7 +517,7 @@ def sequences(query: Query, events: Events, counters: Ints, capacity: int, jit: 
     tables: Any = (query, events, stacks)
     buffer: Any = out
     if compiled is None:  # memory views give Python integers: faster than numpy's, and they do not overflow
-        tables = [_each(table, memoryview) for table in tables]
+        tables = [each_array(table, memoryview) for table in tables]
         buffer = memoryview(buffer)
     run_scan(*tables)
     found = capacity

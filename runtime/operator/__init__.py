@@ -1,1 +1,1 @@
-"""In a worker: sorted rows of Arrow in, matches in Arrow out. Nothing here knows of Spark."""
+"""In a worker: rows of Arrow in, matches in Arrow out. Nothing here knows of Spark."""

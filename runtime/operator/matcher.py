@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
-from sase.runtime.kernels.encode import agreement, changes, encode_pattern, encode_terms
-from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
-from sase.runtime.pattern import Pattern
-
-Columns = Mapping[str, pa.Array | pa.ChunkedArray]
+from sase.runtime.kernels.encode import agreement, changes, encode_terms
+from sase.runtime.kernels.sequences import Events, Ints
+from sase.runtime.operator.construction import Columns, Construction, Found, construction
+from sase.runtime.pattern import USED, Combination, Pattern
 
 _OUTPUT_BYTES = 32 << 20
 
@@ -22,7 +21,7 @@ _OUTPUT_BYTES = 32 << 20
 class Task:
     """What a worker is told, as plain data: see `ssc.scan_and_construct`."""
 
-    pattern: Pattern
+    pattern: Pattern | Combination
     by: tuple[str, ...]
     time: str
     order: str | None
@@ -33,6 +32,10 @@ class Task:
     jit: bool
     cross: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    code: str | None = None
+    """The column by which events that come in any order are told by key; None if they come sorted: see `sorting`."""
+    started: str | None = None
+    detected: str | None = None
     limit: int | None = None
     """How many events of a key a window may hold."""
 
@@ -44,40 +47,14 @@ class Task:
         return tuple(dict.fromkeys((*self.by, *self.cross, self.time, *order, self.states, *emitted)))
 
 
-@dataclass(frozen=True)
-class Rows:
-    """The events that a variable has in some matches, as row numbers of a chunk, match after match.
-
-    Without offsets each match has exactly one, as a positive component of SEQ has, and nothing is paid for the rest.
-    With them, match i has rows[offsets[i] : offsets[i + 1]]: any number if they are `collected`, else one or none.
-    """
-
-    rows: Ints
-    offsets: Ints | None = None
-    collected: bool = False
-
-    def column(self, columns: Columns, names: Sequence[str]) -> pa.Array:
-        """One value per match: a struct, NULL where there is no event; an array of structs, if they are collected."""
-        structs = pa.StructArray.from_arrays([taken(columns[name], self.rows) for name in names], names=list(names))
-        if self.offsets is None:
-            return structs
-        if self.collected:
-            return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), structs)
-        missing = self.offsets[1:] == self.offsets[:-1]
-        return structs.take(pa.array(self.offsets[:-1], mask=missing))
-
-
 class Matcher:
     """Rows sorted by (by, time, order) in, matches out."""
 
     def __init__(self, task: Task) -> None:
-        pattern = task.pattern
         self.task = task
-        self.encoding = encode_pattern(pattern)
-        self.columns = list(dict.fromkeys((*task.columns, *self.encoding.columns)))
-        self.emitted = [(pattern.positive.index(variable), variable, columns) for variable, columns in task.emit]
-        self.trailing = any(component.before is None for component in pattern.negated)
-        self.counters = np.concatenate(Counters.of(pattern))
+        self.construction: Construction = construction(task.pattern)
+        self.columns = list(dict.fromkeys((*task.columns, *self.construction.terms.columns)))
+        self.variables = [variable for variable, _ in task.emit]
 
     def events(self, chunk: pa.Table) -> Events:
         """The chunk as the kernel sees it; all of its sequences are to be reported."""
@@ -95,7 +72,7 @@ class Matcher:
             time=time,
             states=states,
             groups=groups,
-            terms=encode_terms(self.encoding, chunk),
+            terms=encode_terms(self.construction.terms, chunk),
             fresh=0,
             stop=chunk.num_rows,
             cross=agreement([chunk.column(name) for name in task.cross], groups),
@@ -106,25 +83,36 @@ class Matcher:
         key = ", ".join(f"{name}={chunk.column(name)[row].as_py()!r}" for name in self.task.by)
         return f" of {key}" if key else ""
 
-    def found(self, chunk: pa.Table, events: Events) -> Iterator[pa.RecordBatch]:
+    def found(self, chunk: pa.Table, found: Found) -> Iterator[pa.RecordBatch]:
         """Matches as struct columns. Wide events make shorter batches."""
         columns: Columns = {}
         limit = self.task.batch_rows
-        for rows in sequences(self.encoding.query, events, self.counters, self.task.batch_rows, self.task.jit):
+        for rows in found.rows(self.task.batch_rows):
             if not columns:
-                names = [name for _, _, names in self.emitted for name in names]
-                columns = {name: _combined(chunk.column(name)) for name in names}
+                names = [name for _, names in self.task.emit for name in names]
+                columns = {name: combined(chunk.column(name)) for name in names}
                 width = sum(columns[name].nbytes for name in names) // chunk.num_rows
                 limit = max(1, min(limit, _OUTPUT_BYTES // max(1, width)))
             for start in range(0, len(rows), limit):
-                yield from self.batches(columns, rows[start : start + limit])
+                yield from self.batches(found, columns, rows[start : start + limit])
 
-    def batches(self, columns: Columns, rows: Ints) -> Iterator[pa.RecordBatch]:
-        """Matches as struct columns, given the row of each state."""
-        structs = [
-            Rows(np.ascontiguousarray(rows[:, state])).column(columns, names) for state, _, names in self.emitted
-        ]
-        yield pa.RecordBatch.from_arrays(structs, names=[variable for _, variable, _ in self.emitted])
+    def batches(self, found: Found, columns: Columns, rows: Ints) -> Iterator[pa.RecordBatch]:
+        """Matches as struct columns, given the row of each variable."""
+        task = self.task
+        for part in found.parts(rows, self.variables):
+            values = {variable: part.events[variable].column(columns, names) for variable, names in task.emit}
+            for name, ticks in ((task.started, part.started), (task.detected, part.detected)):
+                if name is not None:
+                    values[name] = pa.array(ticks)
+            yield pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
+
+
+def with_used(chunk: pa.Table, states: str, events: Events, found: Found) -> pa.Table:
+    """The chunk, with its events marked that matches have used up."""
+    if found.used is None:
+        return chunk
+    marked = np.where(found.used, events.states | USED, events.states)
+    return chunk.set_column(chunk.schema.get_field_index(states), states, pa.array(marked))
 
 
 def int64s(chunk: pa.Table, name: str) -> Ints:
@@ -141,23 +129,9 @@ def int64s(chunk: pa.Table, name: str) -> Ints:
     return values if unit == 1 else values * unit
 
 
-def _combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+def combined(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """One array, which is faster to take from, unless it would hold more than 2 GiB of strings."""
     try:
         return column.combine_chunks()
     except pa.ArrowInvalid:
         return column
-
-
-def taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
-    """The values at `rows`. Arrow would first combine a chunked array: take what is needed from every chunk instead."""
-    if isinstance(column, pa.Array):
-        return column.take(pa.array(rows))
-    needed, place = np.unique(rows, return_inverse=True)
-    ends = np.cumsum([len(chunk) for chunk in column.chunks])
-    parts = np.split(needed, np.searchsorted(needed, ends[:-1]))
-    taken = [
-        chunk.take(pa.array(part - (end - len(chunk))))
-        for chunk, part, end in zip(column.chunks, parts, ends, strict=True)
-    ]
-    return pa.concat_arrays(taken).take(pa.array(place))

@@ -7,15 +7,16 @@ none) and every match is found in exactly one chunk: the one in which its last e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
-from sase.runtime.operator.matcher import Matcher, Task
-from sase.runtime.pattern import match_column
+from sase.runtime.operator.matcher import Matcher, Task, with_used
+from sase.runtime.operator.sorting import in_order
+from sase.runtime.pattern import Combination, match_column, variable_column
 
 _CHUNK_BYTES = 128 << 20
 
@@ -25,31 +26,45 @@ def run(
 ) -> Iterator[pa.RecordBatch]:
     """The matches of a partition. A chunk is at least as long as what it carries along, so all work stays linear."""
     partition = Partition(task)
+    whole = _whole(task)
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
+    if task.names:
+        batches = (batch.rename_columns(task.names) for batch in batches)
+    if task.code is not None:
+        wanted = list(dict.fromkeys((*partition.columns, task.code)))
+        batches = in_order((batch.select(wanted) for batch in batches), task)
     for batch in batches:
-        if task.names:
-            batch = batch.rename_columns(task.names)
         batch = batch.select(partition.columns)
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes
         if (rows >= task.chunk_rows or size >= _CHUNK_BYTES) and rows >= partition.carried_rows:
-            yield from map(_flat, partition.matches(waiting, final=False))
+            yield from (_flat(each, whole) for each in partition.matches(waiting, final=False))
             waiting.clear()
             rows = size = 0
-    yield from map(_flat, partition.matches(waiting, final=True))
+    yield from (_flat(each, whole) for each in partition.matches(waiting, final=True))
     if counted is not None:
-        counted(partition.counters.tolist())
+        counted(partition.construction.counters.tolist())
 
 
-def _flat(matches: pa.RecordBatch) -> pa.RecordBatch:
+def _whole(task: Task) -> dict[str, str]:
+    """The columns of a match that stay as they are, and the names that they go by: see `ssc.match_schema`."""
+    ticks = {name: name for name in (task.started, task.detected) if name is not None}
+    if not isinstance(task.pattern, Combination):
+        return ticks
+    return ticks | {name: variable_column(name) for name in (*task.pattern.optional, *task.pattern.collected)}
+
+
+def _flat(matches: pa.RecordBatch, whole: Mapping[str, str]) -> pa.RecordBatch:
     """See `ssc.structs`."""
-    fields = [
-        (match_column(variable, field.name), values)
-        for variable, struct in zip(matches.schema.names, matches.columns, strict=True)
-        for field, values in zip(struct.type, struct.flatten(), strict=True)
-    ]
+    fields: list[tuple[str, pa.Array]] = []
+    for variable, values in zip(matches.schema.names, matches.columns, strict=True):
+        if variable in whole:
+            fields.append((whole[variable], values))
+        else:
+            names = [match_column(variable, field.name) for field in values.type]
+            fields += zip(names, values.flatten(), strict=True)
     return pa.RecordBatch.from_arrays([values for _, values in fields], names=[name for name, _ in fields])
 
 
@@ -73,25 +88,27 @@ class Partition(Matcher):
             return
         chunk = pa.Table.from_batches(batches)
         events = self.events(chunk)._replace(fresh=self.fresh)
-        if self.trailing and not final:
+        if not final:
             events = events._replace(stop=self._undecided(events.time, int(events.groups[-2])))
         self._enforce_limit(chunk, events)
-        yield from self.found(chunk, events)
+        found = self.construction.found(events, self.task.jit)
+        yield from self.found(chunk, found)
         if not final:
-            self._carry(chunk, events)
+            self._carry(with_used(chunk, self.task.states, events, found), events)
 
     def _enforce_limit(self, chunk: pa.Table, events: Events) -> None:
         """Fails where the window of a key holds more events than it may: as many must fit in memory."""
-        limit, query = self.task.limit, self.encoding.query
+        limit, back = self.task.limit, self.construction.back
         if limit is None or chunk.num_rows <= limit:
             return
         group = np.repeat(np.arange(len(events.groups) - 1), np.diff(events.groups))
         crowded = group[limit:] == group[:-limit]
-        if query.prune:
+        if back is not None:
             apart = events.time[limit:] - events.time[:-limit]  # negative if it does not fit int64
-            crowded &= (apart >= 0) & (apart < query.within)
+            crowded &= (apart >= 0) & (apart < back)
         if crowded.any():
-            where, remedy = ("lie in one window", "shorten") if query.prune else ("are kept without a window", "add")
+            known = back is not None
+            where, remedy = ("lie in one window", "shorten") if known else ("are kept without a window", "add")
             events_of_key = f"{limit:,} event{'s' * (limit > 1)}{self.of_key(chunk, int(crowded.argmax()))}"
             raise SaseRunError(
                 f"more than {events_of_key} {where}: raise --max-window-events-per-key, {remedy} WITHIN, or keep such "
@@ -99,14 +116,20 @@ class Partition(Matcher):
             )
 
     def _undecided(self, time: Ints, group: int) -> int:
-        """The first row of the open group whose window is still open, so that a trailing component may yet occur."""
-        return _first_after(time, group, int(time[-1]) - self.encoding.query.within)
+        """The first row of the open group with which a match may end that rows to come can still forbid, or add to."""
+        match self.construction.ahead:
+            case 0:
+                return len(time)
+            case None:
+                return group
+            case ahead:
+                return _first_after(time, group, int(time[-1]) - ahead)
 
     def _carry(self, chunk: pa.Table, events: Events) -> None:
         """Keep what matches that end at `events.stop`, or at a row to come, can reach."""
-        query, time, keep = self.encoding.query, events.time, int(events.groups[-2])
-        if query.prune:
-            keep = _first_after(time, keep, int(time[min(events.stop, len(time) - 1)]) - query.within)
+        back, time, keep = self.construction.back, events.time, int(events.groups[-2])
+        if back is not None:
+            keep = _first_after(time, keep, int(time[min(events.stop, len(time) - 1)]) - back)
         self.carried = chunk.slice(keep).to_batches()
         self.carried_rows = chunk.num_rows - keep
         self.fresh = events.stop - keep

@@ -7,9 +7,8 @@ longer reach. Nothing here knows of Spark: `Bucket.advance` is a function of sta
 
 Invariants
 ----------
-A match is *due* when all that can forbid it is released: when its last positive event is or, under a trailing negation,
-when the watermark reaches the end of its window, `first.time + within`. Once, since the event that makes it due then
-loses its state bit: the last positive's bit when it is released, the first positive's when its window has ended.
+A match is *due* when all that can forbid it is released: `horizon` says when that is, and what has to be remembered
+until then. The state says at which watermark the bucket was called last: what was due by then has been reported.
 """
 
 from __future__ import annotations
@@ -26,13 +25,12 @@ from numpy.typing import NDArray
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import group_codes, ranks
 from sase.runtime.kernels.sequences import Ints
-from sase.runtime.operator.matcher import Columns, Matcher, Rows, Task, int64s
-from sase.runtime.pattern import Negated, Outside
+from sase.runtime.operator.construction import Columns, Found, Rows
+from sase.runtime.operator.matcher import Matcher, Task, int64s
+from sase.runtime.pattern import USED, Outside, Pattern
+from sase.runtime.stream.horizon import COPY, FOREVER, horizon
 
-COPY = 1 << 62
-"""The state bit of an event that is in this bucket for an `Outside` component's sake only."""
-
-_FOREVER = 1 << 62
+_CALLED_AT = b"watermark"
 _ATTACHED = 1 << 20
 """How many negated events a batch of matches carries along, give or take one match's."""
 
@@ -59,22 +57,12 @@ class Bucket(Matcher):
 
     def __init__(self, task: StreamTask) -> None:
         super().__init__(task)
-        pattern = task.pattern
         self.stream = task
         # What is only shown of an event that comes too late need not be remembered of one that does not.
         self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside))))
-        within = pattern.within or 0
-        components: tuple[Negated | Outside, ...] = (*pattern.negated, *task.outside)
-        self.within = min(within, _FOREVER)
-        self.trailing = any(component.before is None for component in components)
-        leading = any(component.after is None for component in components)
-        # Under a trailing negation a match waits for one window, and its leading negation looks back one more.
-        self.reach = min(2 * within if self.trailing and leading else within, _FOREVER)
-        self.first, self.last = 1, 1 << (len(pattern.positive) - 1)
-        known = len(pattern.variables)
+        self.horizon = horizon(task.pattern, task.outside)
+        known = len(task.pattern.variables)
         self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
-        negated = {component.variable: pattern.bit(component.variable) for component in pattern.negated} | self.bits
-        self.leading = sum(negated[component.variable] for component in components if component.after is None)
         self.everywhere = sum(self.bits[component.variable] for component in task.outside if not component.keyed)
         self.lookups: list[_Lookup] = []
 
@@ -91,38 +79,44 @@ class Bucket(Matcher):
         if not tables:
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
-        time, states = int64s(table, self.task.time), int64s(table, self.task.states)
+        time, states = int64s(table, self.task.time), int64s(table, self.task.states).copy()
         if self.task.limit is not None:
             self._enforce_limit(table, self.task.limit)
-        released = time < watermark
-        ended = time <= watermark - self.within
-        due = (states & self.first != 0) & ended if self.trailing else (states & self.last != 0) & released
+        since = watermark if state is None else called_at(state, watermark)
+        due = self.horizon.due(time, states, since, watermark)
         matches: Iterator[pa.RecordBatch] = iter(())
         if due.any():
-            matches = self._due(table, time, states, released, due)
-        return self._remember(late, matches, table, time, states, released, ended, watermark)
+            matches, states = self._due(table, time, states, due, since, watermark)
+        return self._remember(late, matches, table, time, states, watermark)
 
     def _due(
-        self, table: pa.Table, time: Ints, states: Ints, released: NDArray[np.bool], due: NDArray[np.bool]
-    ) -> Iterator[pa.RecordBatch]:
-        """The matches that are due. Groups without a due event are left out, and so are events of no further use."""
+        self, table: pa.Table, time: Ints, states: Ints, due: NDArray[np.bool], since: int, watermark: int
+    ) -> tuple[Iterator[pa.RecordBatch], Ints]:
+        """The matches that are due, and the state bits after them.
+
+        Groups without a due event are left out, and so are events of no further use.
+        """
         task = self.stream
         codes = group_codes([table.column(name) for name in task.by], table.num_rows)
         concerned = np.zeros(int(codes.max()) + 1, np.bool)
         concerned[codes[due]] = True
-        part = np.flatnonzero(released & (concerned[codes] | (states & self.everywhere != 0)))
+        part = np.flatnonzero((time < watermark) & (concerned[codes] | (states & self.everywhere != 0)))
         order = [] if task.order is None else ranks(table.column(task.order).take(pa.array(part)))
         part = part[_sorting(codes[part], time[part], *order)]
-        deciding = self.first if self.trailing else self.last
-        masked = states[part] & ~np.where(due[part], 0, deciding) & ~COPY
+        tried = self.horizon.tried(states[part], due[part])
         chunk = table.take(pa.array(part))
-        chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(masked))
-        events = self.events(chunk)
-        self.lookups = [_Lookup(chunk, events.time, codes[part], masked, task, self.bits[each.variable], each)
+        chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(tried))
+        events = self.events(chunk)._replace(since=since, until=watermark)
+        self.lookups = [_Lookup(chunk, events.time, codes[part], tried, task, self.bits[each.variable], each)
                         for each in task.outside]  # fmt: skip
-        return self.found(chunk, events)
+        found = self.construction.found(events, task.jit)
+        matches = self.found(chunk, found)
+        if found.used is not None:
+            matches = iter(list(matches))  # what they use up is part of the state
+            states[part[found.used]] |= USED
+        return matches, states
 
-    def batches(self, columns: Columns, rows: Ints) -> Iterator[pa.RecordBatch]:
+    def batches(self, found: Found, columns: Columns, rows: Ints) -> Iterator[pa.RecordBatch]:
         """Matches that no event outside the kernel forbids, with the events that Spark has yet to look at."""
         attaching = []
         for lookup in self.lookups:
@@ -137,7 +131,7 @@ class Bucket(Matcher):
         load = np.cumsum(sum((end - begin for begin, end in intervals), np.zeros(len(rows), np.int64)))
         cuts = np.flatnonzero(np.diff(load // _ATTACHED)) + 1
         for start, stop in zip([0, *cuts], [*cuts, len(rows)], strict=True):
-            for batch in super().batches(columns, rows[start:stop]):
+            for batch in super().batches(found, columns, rows[start:stop]):
                 for lookup, (begin, end) in zip(attaching, intervals, strict=True):
                     events = lookup.events(begin[start:stop], end[start:stop])
                     names = lookup.component.columns
@@ -146,23 +140,17 @@ class Bucket(Matcher):
 
     def _remember(
         self, late: pa.Table | None, matches: Iterator[pa.RecordBatch], table: pa.Table, time: Ints, states: Ints,
-        released: NDArray[np.bool], ended: NDArray[np.bool], watermark: int,
+        watermark: int,
     ) -> Step:  # fmt: skip
-        if self.trailing:
-            states = np.where(ended, states & (self.leading | COPY), states)
-        else:
-            states = np.where(released, states & ~self.last, states)
-        keep = (states & ~COPY != 0) & (time > watermark - self.reach)
+        states = self.horizon.remembered(time, states, watermark)
+        keep = states != 0
         if not keep.any():
             return Step(late, matches, None, None)
-        time, states, released = time[keep], states[keep], released[keep]
+        time, states = time[keep], states[keep]
         table = table.filter(keep)
         table = table.set_column(table.schema.get_field_index(self.task.states), self.task.states, pa.array(states))
-        deciding = time[states & self.first != 0] if self.trailing else time[~released & (states & self.last != 0)]
-        wake = int(time.max()) + self.reach
-        if len(deciding):
-            wake = min(wake, int(deciding.min()) + (self.within if self.trailing else 1))
-        return Step(late, matches, table, wake)
+        table = table.replace_schema_metadata({_CALLED_AT: str(watermark)})
+        return Step(late, matches, table, self.horizon.wake(time, states, watermark))
 
     def _enforce_limit(self, table: pa.Table, limit: int) -> None:
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
@@ -188,7 +176,8 @@ class _Lookup:
     ) -> None:
         self.component = component
         self.columns = {name: chunk.column(name).combine_chunks() for name in component.columns}
-        self.time, self.within = time, min(task.pattern.within or 0, _FOREVER)
+        assert isinstance(task.pattern, Pattern)
+        self.time, self.within = time, min(task.pattern.within or 0, FOREVER)
         self.place = {variable: at for at, variable in enumerate(task.pattern.positive)}
         order = [] if task.order is None else ranks(chunk.column(task.order))
         sorting = np.lexsort((*reversed(order), time))
@@ -225,11 +214,16 @@ class _Lookup:
         return Rows(self.rows[np.repeat(begin, length) + within], offsets, collected=True)
 
 
+def called_at(state: pa.Table, otherwise: int) -> int:
+    """The watermark at which a bucket left this state."""
+    return int((state.schema.metadata or {}).get(_CALLED_AT, otherwise))
+
+
 def _sorting(*keys: Ints) -> Ints:
     """Row numbers in the order of the keys. One number made of them all sorts several times as fast, if it fits."""
     lows = [int(key.min()) for key in keys]
     spans = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
-    if math.prod(spans) >= _FOREVER:
+    if math.prod(spans) >= FOREVER:
         return np.lexsort(keys[::-1])
     combined = np.zeros(len(keys[0]), np.int64)
     for key, low, span in zip(keys, lows, spans, strict=True):

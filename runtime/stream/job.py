@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import sys
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments, refuse_idle
-from sase.runtime.errors import SaseRunError, explained, failure
+from sase.runtime.arguments import AVAILABLE_NOW, add_arguments, add_stream_arguments, csv_given, refuse_idle
+from sase.runtime.errors import SaseRunError, exiting, explained, failure
 from sase.runtime.events import CORRUPT, Source, expected, shared_types
 from sase.runtime.interrupt import noted
-from sase.runtime.io import delta, inputs, output
+from sase.runtime.io import delta, formats, inputs, output
+from sase.runtime.io.files import Files, format_of, lies_in
+from sase.runtime.places import Place, placed
 from sase.runtime.session import session
 from sase.runtime.stream.sink import Checkpoint, Places, Sink
 from sase.runtime.stream.ssc import Stream
@@ -46,6 +47,7 @@ def main(
     name: str,
     state: str | None,
     default_events: str | None = None,
+    places: Sequence[Place] = (),
     argv: Sequence[str] | None = None,
 ) -> None:
     """Runs a streaming job from the command line, until it is stopped; exits with 1 where it cannot go on."""
@@ -57,16 +59,8 @@ def main(
     add_arguments(parser)
     add_stream_arguments(parser)
     arguments = parser.parse_args(argv)
-    try:
+    with exiting(arguments.verbose), placed(places):
         run_stream(follow, read, source, arguments, default_events, name=name, state=state)
-    except SaseRunError as error:
-        if arguments.verbose:
-            traceback.print_exc()
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
 
 
 def run_stream(
@@ -98,7 +92,7 @@ def run_stream(
                 "with Spark Connect, micro-batches are written where Spark is, and not from here: submit the job "
                 "to the cluster, or start the stream in Python, as query.run(events).writeStream…"
             )
-        files = inputs.Files(spark)
+        files = Files(spark)
         places = Places.of(arguments)
         _refuse_own(files, arguments.events, source, [places.out, places.late, arguments.checkpoint])
         made_of = {"state": state, "buckets": options.buckets, **places.qualified(files)}
@@ -128,7 +122,7 @@ def run_stream(
             query.stop()
         except Exception as error:
             if not interrupted.is_set():
-                raise failure(error) from error
+                raise sink.failure or failure(error) from error
         finally:
             with suppress(Exception):  # spark-submit ends its JVM at once
                 line.take(query.recentProgress)
@@ -156,12 +150,12 @@ def _terminated(query: Any) -> bool:
 
 def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Source) -> Tables:
     """Streams of the files and tables that --events names, in the form that `watch` takes."""
-    files = inputs.Files(spark)
+    files = Files(spark)
     given = []
     for spec in arguments.events:
         event_type, location = inputs.split(files, spec, source.types)
         found = files.matching(location)
-        known = arguments.format or (_format_there(files, location, found) if found else inputs.format_of(location))
+        known = arguments.format or (_format_there(files, location, found) if found else format_of(location))
         if known is None and inputs.is_table(spark, location):
             known = "table"
         if known is None:
@@ -169,7 +163,7 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
         if found and not found[0].isDirectory() and files.exists(location):
             raise SaseRunError(f"{location} is a file, and a stream follows a directory: name the one that it is in")
         paths = tuple(str(status.getPath()) for status in found or ())
-        given.append(inputs.Input(event_type, location, known, paths, inputs.Csv.of(arguments)))
+        given.append(formats.Input(event_type, location, known, paths, replace(source.csv, **csv_given(arguments))))
     shared = shared_types([each.type for each in given], source)
     limit = {} if arguments.max_files_per_trigger is None else {"maxFilesPerTrigger": arguments.max_files_per_trigger}
     reader = spark.readStream.options(**limit)
@@ -179,16 +173,16 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
     ]
 
 
-def _refuse_own(files: inputs.Files, specs: Iterable[str], source: Source, places: Iterable[str | None]) -> None:
+def _refuse_own(files: Files, specs: Iterable[str], source: Source, places: Iterable[str | None]) -> None:
     """What a stream writes must not come in again as events."""
     ours = [(place, files.qualified(place)) for place in places if place]
     for _, location in (inputs.split(files, spec, source.types) for spec in specs):
         for folder in (str(status.getPath()) for status in files.matching(location) or ()):
-            for place in (place for place, path in ours if inputs.lies_in(path, folder)):
+            for place in (place for place, path in ours if lies_in(path, folder)):
                 raise SaseRunError(f"{place} lies within {location}, where the events come from: choose another place")
 
 
-def _format_there(files: inputs.Files, location: str, found: Iterable[Any]) -> str | None:
+def _format_there(files: Files, location: str, found: Iterable[Any]) -> str | None:
     try:
         return files.format(location, found)
     except SaseRunError as error:
@@ -200,8 +194,8 @@ def _format_there(files: inputs.Files, location: str, found: Iterable[Any]) -> s
 def _open(
     reader: DataStreamReader,
     spark: SparkSession,
-    files: inputs.Files,
-    each: inputs.Input,
+    files: Files,
+    each: formats.Input,
     source: Source,
     types: Collection[str],
 ) -> DataFrame:
@@ -219,15 +213,15 @@ def _open(
                 )
             return reader.format("delta").load(each.location)
         case "json":
-            names = inputs.json_columns(spark, each, source, types, columns) if there else columns
-            return reader.options(**inputs.TOLERANT).json(each.location, inputs.schema([*names, CORRUPT], columns))
+            names = formats.json_columns(spark, each, source, types, columns) if there else columns
+            return reader.options(**formats.TOLERANT).json(each.location, formats.schema([*names, CORRUPT], columns))
         case "csv":
             if not there and not each.csv.header:
                 raise SaseRunError(
                     f"{each.location} has no CSV file yet to tell the order of its columns: start when there is one"
                 )
-            return inputs.csv(reader, spark, each, columns)
+            return formats.csv(reader, spark, each, columns, source.type, types)
         case known if there:
-            return inputs.stored(spark, known, each.location, reader)
+            return formats.stored(spark, known, each.location, reader)
         case known:
-            return reader.format(known).schema(inputs.schema(list(columns), columns)).load(each.location)
+            return reader.format(known).schema(formats.schema(list(columns), columns)).load(each.location)

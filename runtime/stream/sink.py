@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sase.runtime.arguments import LIMIT
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.io import inputs, output
+from sase.runtime.io import output
+from sase.runtime.io.files import Files
 from sase.runtime.stream.ssc import Stream
 
 
@@ -30,7 +31,7 @@ class Places:
         out = arguments.out and arguments.out.rstrip("/")
         return cls(out, output.format_to_write(arguments), arguments.late_out or (out and output.late_place(out)))
 
-    def qualified(self, files: inputs.Files) -> dict[str, str | None]:
+    def qualified(self, files: Files) -> dict[str, str | None]:
         out, late = (place and files.qualified(place) for place in (self.out, self.late))
         return {"out": out, "format": self.format, "late": late}
 
@@ -42,7 +43,7 @@ class Checkpoint:
     place: str | None
     made_of: Mapping[str, Any]
 
-    def fits(self, files: inputs.Files, places: Places) -> bool:
+    def fits(self, files: Files, places: Places) -> bool:
         """Whether there is one to go on from.
 
         Refuses a state that belongs to another query, and an output that belongs to another checkpoint.
@@ -81,7 +82,7 @@ class Checkpoint:
                 option = {"out": "--out", "late": "--late-out", "format": "--out-format"}[name]
                 return f"{option} {before.get(name) or 'nowhere'}, and not {self.made_of[name] or 'nowhere'}"
 
-    def label(self, files: inputs.Files) -> None:
+    def label(self, files: Files) -> None:
         if self.place is not None:
             # Whole or not at all: this moment, too, is one to be killed at.
             hidden = f"{self.place.rstrip('/')}/_sase.json"
@@ -109,6 +110,8 @@ class Sink:
     rejected: int = 0
     matches: int = 0
     states: dict[int, int] = field(default_factory=dict)
+    failure: SaseRunError | None = None
+    """Why the last micro-batch was not written; Spark passes on no more than its text."""
 
     @property
     def remembered(self) -> str:
@@ -121,6 +124,9 @@ class Sink:
         try:
             with explained():
                 self._write(packed, batch)
+        except SaseRunError as error:
+            self.failure = error
+            raise
         finally:
             packed.unpersist()
 
@@ -148,7 +154,7 @@ class Sink:
         self._save(rejected, self.places.late, "json", batch)
 
     def _save(self, rows: DataFrame, place: str, format: str, batch: int) -> int:
-        files = inputs.Files(self.spark)
+        files = Files(self.spark)
         if format == "delta":
             # Spark's name for the checkpoint: it has one as long as it lives.
             name = json.loads(files.read(f"{self.arguments.checkpoint}/metadata") or "{}")["id"]

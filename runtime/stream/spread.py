@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import quoted
-from sase.runtime.stream.bucket import COPY, StreamTask
+from sase.runtime.stream.bucket import StreamTask
+from sase.runtime.stream.horizon import COPY
 from sase.runtime.stream.watch import Columns
 
 

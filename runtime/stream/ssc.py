@@ -11,15 +11,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernels.encode import encode_pattern
-from sase.runtime.pattern import Outside, Pattern
+from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
+from sase.runtime.ssc import check_pattern, shape
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
+from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.rejected import counted, rejected_schema
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
@@ -54,11 +55,13 @@ class Stream:
 
 def scan_and_construct(
     events: DataFrame,
-    pattern: Pattern,
+    pattern: Pattern | Combination,
     *,
     by: Sequence[str],
     order: str | None,
     emit: Mapping[str, Sequence[str]],
+    started: str | None = None,
+    detected: str | None = None,
     shown: Sequence[str],
     columns: Columns,
     time_kind: Literal["timestamp", "integer"],
@@ -74,7 +77,8 @@ def scan_and_construct(
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
     refused.
     """
-    encode_pattern(pattern)
+    check_pattern(pattern, emit)
+    horizon(pattern, tuple(outside))
     task = StreamTask(
         pattern=pattern,
         by=tuple(by),
@@ -86,6 +90,8 @@ def scan_and_construct(
         chunk_rows=0,
         jit=os.environ.get("SASE_JIT") != "0",
         cross=tuple(cross),
+        started=started,
+        detected=detected,
         outside=tuple(outside),
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
@@ -109,7 +115,13 @@ def scan_and_construct(
     def struct(columns: Sequence[str]) -> StructType:
         return StructType([StructField(name, schema[name].dataType) for name in columns])
 
-    found = StructType([StructField(variable, struct(columns)) for variable, columns in emit.items()])
+    found = StructType([])
+    for variable, names in emit.items():
+        event = struct(names)
+        found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
+    for name in (started, detected):
+        if name is not None:
+            found = found.add(StructField(name, LongType()))
     for component in outside:
         if component.columns:
             found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))

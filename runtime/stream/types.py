@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, quoted
-from sase.runtime.io.tally import stranger
+from sase.runtime.io.tally import unknown_type
 
 PREFIX = "sase types "
 _LISTED = 20
@@ -61,4 +61,4 @@ class Types:
         for name in names:
             if name not in self._told:
                 self._told.add(name)
-                yield stranger(name, sorted(self._some), every=True)
+                yield unknown_type(name, sorted(self._some), every=True)

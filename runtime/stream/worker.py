@@ -80,10 +80,10 @@ class BucketWorker:
                 "the checkpoint holds the state of another query (or of another number of buckets): start with a new "
                 f"--checkpoint, or go back to the query that it belongs to [{known} is not {self.fingerprint}]"
             )
-        table = table.replace_schema_metadata(None)
         if arrived is not None:
             # Only what the session decides can differ: its time zone, and how long strings may be.
-            table = table.cast(arrived.select(table.column_names).schema)
+            metadata = table.schema.metadata
+            table = table.cast(arrived.select(table.column_names).schema).replace_schema_metadata(metadata)
         return table
 
     def _late(self, late: pa.Table) -> pa.Table:
@@ -103,7 +103,7 @@ def cell(table: pa.Table, name: str | None = None) -> bytes:
     """A table as one binary value. A state is compressed and says by its name what it is made of."""
     options = None
     if name is not None:
-        table = table.replace_schema_metadata({_NAME: name})
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), _NAME: name})
         options = pa.ipc.IpcWriteOptions(compression="lz4")
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DateType, IntegralType, StringType, StructField, TimestampNTZType, TimestampType
 
-from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.catalog import AS_USUAL, Catalog
 from sase.compiler.core.errors import CatalogError, OptionError
 from sase.runtime.events import quoted
 
@@ -39,6 +39,8 @@ class Draft:
             f"type = {_text(catalog.type)}",
             *([f"order = {_text(catalog.order)}"] if catalog.order else []),
         ]
+        if catalog.csv != AS_USUAL:
+            lines += ["", "[csv]", *(f"{key} = {_csv(value)}" for key, value in asdict(catalog.csv).items() if value)]
         for name, attributes in (catalog.types or {}).items():
             lines += ["", f"[types.{_key(name)}]  # {_events(self.events[name])}"]
             lines += [f"{_key(attribute)} = {_text(kind)}" for attribute, kind in attributes.items()]
@@ -189,6 +191,10 @@ def _time_entry(catalog: Catalog) -> str:
     form = {"unit": catalog.time_unit, "format": catalog.time_format}
     given = "".join(f", {key} = {_text(value)}" for key, value in form.items() if value)
     return f"{{ column = {_text(catalog.time)}{given} }}" if given else _text(catalog.time)
+
+
+def _csv(value: str | tuple[str, ...]) -> str:
+    return _text(value) if isinstance(value, str) else f"[{', '.join(map(_text, value))}]"
 
 
 def _key(name: str) -> str:

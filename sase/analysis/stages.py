@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -13,13 +14,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sase.compiler.core.bound import EquivalenceTest
-from sase.compiler.plan.physical import AntiJoin, Interval, Select, Slices, Within
+from sase.compiler.emit.words import group_text, order_text
+from sase.compiler.plan import physical
+from sase.compiler.plan.physical import AntiJoin, Arrays, Exclude, Interval, Keep, Kernel, Select, Slices, Within
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, flaws, own_tables, quoted, types_there, unite
-from sase.runtime.io.tally import LOOK, stranger
+from sase.runtime.io.tally import LOOK, unknown_type
+from sase.runtime.kernels.combinations import Counters as Walked
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
-from sase.runtime.pattern import Pattern
+from sase.runtime.pattern import Combination, Pattern
 from sase.runtime.ssc import Options
 
 if TYPE_CHECKING:
@@ -71,7 +75,9 @@ class _Run:
         self.job, self.spark, self.events = query.module, spark, events
         self.bound, self.plan, self.physical = query.compiled.query, query.compiled.plan, query.compiled.physical
         self.source: Source = self.job.SOURCE.whole
-        self.pattern: Pattern | None = getattr(self.job, "PATTERN", None)
+        pattern: Pattern | Combination | None = getattr(self.job, "PATTERN", None)
+        self.pattern = pattern if isinstance(pattern, Pattern) else None
+        self.combination = pattern if isinstance(pattern, Combination) else None
         self.types = ", ".join(self.source.types)
 
     def stages(self) -> Iterator[Stage]:
@@ -82,16 +88,25 @@ class _Run:
             relevant = self.job.time_slices(relevant)
             copies = self.copies(relevant)
         matches, counters = self.sequences(relevant)
-        sequences = matches.count()
+        found = matches.count()
         try:
             yield from self.read()
             yield from self.filters(checked, copies, counters)
-            yield from self.construction(counters)
-            of = " → ".join(variable.name for variable in self.bound.positive)
-            yield Stage("sequences", of, "sequences", "sequence", sequences, 0)
-            yield from self.after(of, matches, checked, sequences)
+            if isinstance(counters, Walked):
+                yield from self.walks(counters, found)
+            else:
+                yield from self.construction(counters)
+                yield Stage("sequences", self.whole, "sequences", "sequence", found, 0)
+            yield from self.after(self.whole, matches, checked, found)
         finally:
             matches.unpersist()
+
+    @property
+    def whole(self) -> str:
+        """A match, in short."""
+        if self.combination is None:
+            return " → ".join(variable.name for variable in self.bound.positive)
+        return " or ".join(order_text(branch.variables, branch.before) for branch in self.bound.branches)
 
     # ---- events ---------------------------------------------------------------------------------
 
@@ -113,19 +128,24 @@ class _Run:
                 yield Stage("events", "events", what, "event", count, left - count)
             left = count
 
-    def filters(self, checked: DataFrame, copies: Mapping[str, int], counters: Counters | None) -> Iterator[Stage]:
+    def filters(
+        self, checked: DataFrame, copies: Mapping[str, int], counters: Counters | Walked | None
+    ) -> Iterator[Stage]:
         """For each variable, how many events meet its conditions, one after the other, and find a predecessor. Negated
         ones first: so the last variable's events stand before what is built from them."""
         fills = {fill.variable: fill.parts for fill in self.physical.fills}
         forbidden = {join.variable: join.fill.parts for join in self.physical.every(AntiJoin)}
-        forbidden |= {name: parts for name, parts in fills.items() if self.bound.variable(name).negated}
+        aside = self.plan.forbidden | self.bound.collected
+        forbidden |= {name: parts for name, parts in fills.items() if name in aside}
         metrics: list[Column] = []
         everything = {**forbidden, **{name: parts for name, parts in fills.items() if name not in forbidden}}
         for parts in everything.values():
             metrics += [F.count_if(F.expr(" AND ".join(parts[: end + 1]))) for end in range(len(parts))]
         counted = iter(_counted(checked, metrics))
         for name, (test, *conditions) in everything.items():
-            step, of = ("negated", f"!{name}") if name in forbidden else ("filter", name)
+            step, of = "filter" if self.is_needed(name) else "optional", name
+            if name in forbidden:
+                step, of = "negated", f"all {name}" if name in self.bound.collected else f"!{name}"
             left = next(counted)
             yield Stage(step, of, test, "event", left, why="" if left or name in forbidden else self.missing(name))
             for condition in conditions:
@@ -136,36 +156,46 @@ class _Run:
             if name in copies:
                 left, unit = copies[name], "copy"
                 yield Stage(step, of, "one for each time slice", unit, left)
-            if step == "filter" and counters is not None:
+            if step == "filter" and isinstance(counters, Counters):
                 yield from self.scan(name, unit, left, counters)
+
+    def is_needed(self, name: str) -> bool:
+        """Whether there is no match without it."""
+        return all(name in branch.variables for branch in self.bound.branches)
 
     def missing(self, name: str) -> str:
         kinds = self.kinds(name)
         if len(kinds) > 1 or kinds[0] in own_tables(self.events):
             return f"no event has the type {' or '.join(kinds)}"
-        return stranger(kinds[0], *types_there(self.events, self.source, LOOK))
+        return unknown_type(kinds[0], *types_there(self.events, self.source, LOOK))
 
     def kinds(self, name: str) -> tuple[str, ...]:
         return self.bound.variable(name).types
 
     def copies(self, relevant: DataFrame) -> dict[str, int]:
         """The events and copies that may fill each variable, by their state bits."""
-        assert self.pattern is not None
+        pattern = self.pattern or self.combination
+        assert pattern is not None
         states = F.col(quoted(self.physical.own("states")))
-        names = self.pattern.variables
-        bits = [F.count_if(states.bitwiseAND(F.lit(self.pattern.bit(name))) != 0) for name in names]
+        names = pattern.variables
+        bits = [F.count_if(states.bitwiseAND(F.lit(pattern.bit(name))) != 0) for name in names]
         return dict(zip(names, _counted(relevant, bits), strict=True))
 
     # ---- sequences ------------------------------------------------------------------------------
 
-    def sequences(self, relevant: DataFrame) -> tuple[DataFrame, Counters | None]:
+    def sequences(self, relevant: DataFrame) -> tuple[DataFrame, Counters | Walked | None]:
         """The sequences, kept for the steps that follow, and what the kernel has counted."""
-        if self.pattern is None:
+        counters: Callable[..., Counters | Walked]
+        if self.combination is not None:
+            counters = partial(Walked.of, self.combination)
+        elif self.pattern is not None:
+            counters = partial(Counters.of, self.pattern)
+        else:
             return _cached(self.job.sequences(relevant), self.spark), None
-        total = self.spark.sparkContext.accumulator([0] * sum(map(len, Counters.of(self.pattern))), _Sum())
+        total = self.spark.sparkContext.accumulator([0] * sum(map(len, counters())), _Sum())
         matches = _cached(self.job.sequences(relevant, Options(counted=total.add)), self.spark)
         matches.count()
-        return matches, Counters.of(self.pattern, np.array(total.value))
+        return matches, counters(np.array(total.value))
 
     def scan(self, name: str, unit: str, before: int, counters: Counters) -> Iterator[Stage]:
         """The events of a variable that were pushed on its stack. Without stacks, only the last variable's matter."""
@@ -187,7 +217,7 @@ class _Run:
         """Backwards, as sequences are built: the candidates for a variable that walks looked at, and what was decided
         as soon as it was bound."""
         kernel = self.physical.kernel
-        if counters is None or self.pattern is None or kernel is None:
+        if counters is None or self.pattern is None or not isinstance(kernel, Kernel):
             return
         tables, names = encode_pattern(self.pattern).query, kernel.positive
         left = int(counters.pushed[-1])
@@ -211,6 +241,36 @@ class _Run:
             for what, removed in steps:
                 left -= int(removed)
                 yield Stage("construction", of, what, unit, left, int(removed))
+
+    def walks(self, counters: Walked, found: int) -> Iterator[Stage]:
+        """In any order: the candidates that all walks looked at, of all variables, and what became of each."""
+        kernel, of = self.physical.kernel, self.whole
+        assert isinstance(kernel, physical.Combination)
+        left = int(counters.visited.sum())
+        alone = "no others come with them" + self.together(True, self.plan.scan.partition)
+        yield Stage("walks", of, "candidates", "candidate", left, why=alone)
+        several = len(kernel.branches) > 1
+        steps = [("an event that the match has not yet", counters.same[0])]
+        rejected, killed = iter(counters.rejected), iter(counters.killed)
+        for branch in kernel.branches:
+            where = f", in {order_text(branch.variables, branch.before)}" if several else ""
+            steps += [(condition + where, next(rejected)) for condition in branch.conditions]
+        for each, branch in zip(self.plan.branches, kernel.branches, strict=True):
+            where = f", in {order_text(branch.variables, branch.before)}" if several else ""
+            forbidding = [group for group in each.groups if not group.collects]
+            steps += [(f"no {group_text(group.group)}{where}", next(killed)) for group in forbidding]
+        steps.append(("found by no branch before", counters.repeated[0]))
+        steps.append(("the last to be bound", counters.extended[0]))
+        for what, removed in steps:
+            left -= int(removed)
+            if removed or what not in _SELDOM:
+                yield Stage("walks", of, what, "candidate", left, int(removed), alone if what == steps[-1][0] else "")
+        if kernel.select or kernel.exclusive:
+            chosen = [f"the {mode} {name}" for name, mode in kernel.select]
+            chosen += ["unused events"] if kernel.exclusive else []
+            yield Stage("choice", of, ", ".join(chosen), "match", found, left - found)
+        else:
+            yield Stage("sequences", of, "built", "match", found, left - found)
 
     def another(self, name: str, bound: Sequence[str]) -> str:
         """`third login_failed (c)`, where two of the variables that are bound are of the same types."""
@@ -238,10 +298,13 @@ class _Run:
     # ---- matches --------------------------------------------------------------------------------
 
     def after(self, of: str, matches: DataFrame, checked: DataFrame, left: int) -> Iterator[Stage]:
+        unit = "sequence" if self.combination is None else "match"
         for step, what, apply in self.steps():
             matches = apply(matches, checked)
+            if step == "values":
+                continue  # they remove none
             count = matches.count()
-            yield Stage(step, of, what, "sequence", count, left - count)
+            yield Stage(step, of, what, unit, count, left - count)
             left = count
         yield Stage("result", of, "matches", "match", left, 0)
 
@@ -256,6 +319,20 @@ class _Run:
                         yield "selection", condition, _where(condition)
                 case AntiJoin():
                     yield "anti-join", self.no(step.variable, step.interval), getattr(self.job, step.function)
+                case Exclude():
+                    what = f"no {step.variable} with {' and '.join(step.conditions)}"
+                    yield "negation", what, _of_matches(getattr(self.job, step.function))
+                case Keep():
+                    yield "values", step.variable, _of_matches(getattr(self.job, step.function))
+                case Arrays():
+                    yield "values", ", ".join(step.elements), _of_matches(self.job.arrays)
+
+
+_SELDOM = ("an event that the match has not yet", "found by no branch before")
+
+
+def _of_matches(function: Callable[[DataFrame], DataFrame]) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    return lambda matches, _: function(matches)
 
 
 def _where(condition: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
@@ -302,7 +379,7 @@ def table(counted: Sequence[Stage]) -> str:
 
 def conclusion(counted: Sequence[Stage]) -> str:
     """What the last step with something left was, and what took the rest."""
-    flow = [stage for stage in counted if stage.step != "negated"]
+    flow = [stage for stage in counted if stage.step not in ("negated", "optional")]
     end = next((at for at, stage in enumerate(flow) if not stage.left), len(flow) - 1)
     last = flow[end]
     if last.why and not last.left:
@@ -336,11 +413,22 @@ def _fate(stage: Stage) -> tuple[str, str]:
             fate = f"{'is' if one else 'are'} not {stage.what}"
         case "scan", _:
             fate = f"{'follows' if one else 'follow'} no {stage.what.rpartition(' ')[2]}"
-        case "construction" | "anti-join", ("no", _, forbidden):
+        case "walks", ("an" | "found" | "the", _, _):
+            fate = _WALKED[stage.what] if not one else _WALKED[stage.what].replace("are", "is").replace("lead", "leads")
+        case "choice", _:
+            fate = f"{'is' if one else 'are'} not chosen"
+        case "construction" | "walks" | "negation" | "anti-join", ("no", _, forbidden):
             fate = f"{'has' if one else 'have'} {forbidden}"
         case _:
             fate = f"{'fails' if one else 'fail'} {stage.what}"
     return f"{stage.removed:,}", fate
+
+
+_WALKED = {
+    "an event that the match has not yet": "are events that the match has already",
+    "found by no branch before": "are found by another branch already",
+    "the last to be bound": "lead on to other events",
+}
 
 
 def _listed(parts: Sequence[str]) -> str:

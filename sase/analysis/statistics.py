@@ -29,7 +29,7 @@ def statistics(
 
     catalog = catalog or Catalog()
     written = catalog.time_unit, catalog.time_format
-    tables = [(name, timestamped(table, catalog.time, *written)) for name, table in as_they_are(events)]
+    tables = [(name, timestamped(table, catalog.time, *written)) for name, table in as_they_are(events, catalog)]
     compiled = [query if isinstance(query, Query) else compile(query, catalog, events=tables) for query in queries]
     conditions = {each.key: each for query in compiled for each in _conditions(query.compiled.query)}
     content = collect(

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OPTIONS = ("--events", "--catalog", "--count", "--explain", "--analyze", "--job", "--stream", "--max-delay")
-KEYWORDS = ("EVENT", "SEQ(", "ANY(", "WHERE", "WITHIN", "RETURN", "AND", "OR", "NOT", "BETWEEN", "LIKE", "IN", "FROM")
+KEYWORDS = ("EVENT", "PATTERN", "WHERE", "WITHIN", "TIMED OUT", "CONSUME EXCLUSIVE", "RETURN", "FROM")
+OPERATORS = ("SEQ(", "AND(", "OR(", "ANY(", "ALL(", "NOT", "first", "last")
+CONNECTIVES = ("AND", "OR", "NOT", "BETWEEN", "LIKE", "IN")
 SAMPLE = 10_000
 """Events that are read to find their types, where no catalog tells them."""
 PATIENCE = 3.0
@@ -109,9 +111,11 @@ class Known:
         yield from self.shared
 
 
-# `TYPE x` or `ANY(A, B) x`, as far as needed to know which types a variable has.
-_COMPONENT = re.compile(r"(?:ANY\s*\(([^()]*)\)|([\w-]+))\s+(\w+)", re.IGNORECASE)
-_CLAUSE = re.compile(r"\b(EVENT|WHERE|WITHIN|RETURN|FROM)\b", re.IGNORECASE)
+# `TYPE x`, `ANY(A, B) x`, `x:TYPE` or `x:ANY(A, B)`, as far as needed to know which types a variable has.
+_TYPES = r"(?:ANY\s*\(([^()]*)\)|([\w-]+))"
+_COMPONENT = re.compile(rf"(\w+)\s*:\s*{_TYPES}|{_TYPES}(?:\{{[^{{}}]*\}})?\s+(\w+)", re.IGNORECASE)
+_PREFIX = re.compile(r"\b(?:NOT|FIRST|LAST)\s+(?=[\w-]+(?:\{[^{}]*\})?\s+\w|ANY\s*\()", re.IGNORECASE)
+_CLAUSE = re.compile(r"\b(EVENT|PATTERN|WHERE|WITHIN|CONSUME|RETURN|FROM)\b", re.IGNORECASE)
 _WORD = string.ascii_letters + string.digits + "_"
 
 
@@ -120,10 +124,12 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
 
     A query that is being written is rarely a query yet, so this looks at the text near the cursor and does not parse.
     """
-    pattern = re.search(r"\bEVENT\b(.*?)(?:\bWHERE\b|\bWITHIN\b|\bRETURN\b|\Z)", whole, re.IGNORECASE | re.DOTALL)
+    pattern = re.search(
+        r"\b(?:EVENT|PATTERN)\b(.*?)(?:\b(?:WHERE|WITHIN|CONSUME|RETURN)\b|\Z)", whole, re.IGNORECASE | re.DOTALL
+    )
     variables = {
-        found[3]: [name.strip() for name in (found[1] or found[2]).split(",")]
-        for found in _COMPONENT.finditer(pattern[1] if pattern else "")
+        found[1] or found[6]: [name.strip() for name in (found[2] or found[3] or found[4] or found[5]).split(",")]
+        for found in _COMPONENT.finditer(_PREFIX.sub("", pattern[1]) if pattern else "")
     }
     if of := re.search(r"(\w+)\.(\w*)$", before):
         types = variables.get(of[1])
@@ -135,15 +141,15 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
     word = before[len(before.rstrip(_WORD)) :]
     clauses = _CLAUSE.findall(before.removesuffix(word))
     match clauses[-1].upper() if clauses else "":
-        case "EVENT":
+        case "EVENT" | "PATTERN":
             hyphenated = before[len(before.rstrip(_WORD + "-")) :]
-            return hyphenated, [*known.types, *KEYWORDS]
+            return hyphenated, [*known.types, *OPERATORS, *KEYWORDS]
         case "FROM":
             return word, [*names.data_frames(namespace), *_views(), *KEYWORDS]
         case "":
             return word, KEYWORDS
         case _:
-            return word, [*(f"{name}." for name in variables), *known.all_attributes, *KEYWORDS]
+            return word, [*(f"{name}." for name in variables), *known.all_attributes, *CONNECTIVES, *KEYWORDS]
 
 
 def _values(namespace: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,8 @@ from IPython.display import clear_output, display
 
 from sase.api import Query, compile
 from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
-from sase.compiler.languages.sase.front_end import read
+from sase.compiler.languages.registry import NAMES, read
+from sase.compiler.languages.sql.statement import looks_like_sql
 from sase.notebook import names
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
@@ -50,6 +51,10 @@ class SaseMagics(Magics):
         action="store_true",
         help="find and count all matches, and show the first by started_at, or by what RETURN lists",
     )
+    @argument(
+        "--language", metavar="NAME", help=f"one of {', '.join(NAMES)} (default: by the first words of the query)"
+    )
+    @argument("--dialect", metavar="NAME", help="of SQL: trino, snowflake, oracle, … (default: spark)")
     @argument("--explain", action="store_true", help="draw the pattern and the plan; run nothing")
     @argument("--analyze", action="store_true", help="run, and draw how much got through each step of the plan")
     @argument("--job", action="store_true", help="show the generated PySpark job; run nothing")
@@ -63,11 +68,13 @@ class SaseMagics(Magics):
     def sase(self, line: str, cell: str) -> None:
         """Find all matches of an event pattern, as a DataFrame.
 
-        The cell holds a query of the SASE language:
+        The cell holds a query, here of the SASE language:
 
             %%sase shoplifters --events readings
             EVENT SEQ(SHELF-READING x, !(COUNTER-READING y), EXIT-READING z)
             WHERE [id] WITHIN 12 hours
+
+        or a statement of SQL with MATCH_RECOGNIZE, over DataFrames in variables, tables and views.
 
         The matches are bound to the name (a lazy DataFrame) and registered as a temporary view of that name; the first
         of them are shown below. {name} in a query is the value of the Python variable of that name: it is bound as a
@@ -91,10 +98,29 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
     def work(label: str, action: Callable[[], T], cancel: Callable[[], None] | None = None) -> T:
         return at_work(spark, label, action, screen.progress, button, cancel)
 
-    query, events = work("getting ready", lambda: prepare(arguments, text, namespace, spark))
-    if arguments.stream:
-        follow(arguments, query, events, namespace, screen, work)
+    if looks_like_sql(text):
+        run_sql(arguments, text, namespace, screen, work, started)
         return
+    if arguments.dialect is not None:
+        raise OptionError("--dialect is for SQL, and this is none")
+    query, events = work("getting ready", lambda: prepare(arguments, text, namespace, spark))
+    with query.explained():
+        if arguments.stream:
+            follow(arguments, query, events, namespace, screen, work)
+        else:
+            find(arguments, query, events, namespace, screen, work, started)
+
+
+def find(
+    arguments: Namespace,
+    query: Query,
+    events: Frames,
+    namespace: dict[str, Any],
+    screen: Screen,
+    work: Callable[..., Any],
+    started: float,
+) -> None:
+    """Binds the DataFrame of matches, and shows the first of them, or what was asked for in their place."""
     matches, tally = query.watched(query.tables(events))
     matches.createOrReplaceTempView(arguments.name)
     namespace[arguments.name] = matches
@@ -125,10 +151,47 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
     screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, notes))
 
 
+def run_sql(
+    arguments: Namespace,
+    text: str,
+    namespace: dict[str, Any],
+    screen: Screen,
+    work: Callable[..., Any],
+    started: float,
+) -> None:
+    """Binds the rows of a statement, and shows the first of them."""
+    from sase.events import is_frame
+    from sase.notebook.preview import Preview, counted_rows, first_rows
+    from sase.notebook.source import Source
+    from sase.statement import compile_sql
+
+    for option in ("events", "catalog", "analyze", "stream", "max_delay"):
+        if getattr(arguments, option):
+            raise OptionError(f"--{option.replace('_', '-')} is not for SQL")
+    statement = compile_sql(text, arguments.dialect or "spark", filename=f"{arguments.name}.sql")
+    names = statement.compiled.statement.tables
+    tables = {name: namespace[name] for name in names if is_frame(namespace.get(name))}
+    rows = work("getting ready", lambda: statement.run(tables))
+    rows.createOrReplaceTempView(arguments.name)
+    namespace[arguments.name] = rows
+    if arguments.explain:
+        screen.show(Source(statement.explain(), plain=True))
+    if arguments.job:
+        screen.show(Source(statement.job))
+    if arguments.explain or arguments.job:
+        return
+    count = None
+    if arguments.count:
+        shown, count = work("finding all rows", lambda: counted_rows(rows))
+    else:
+        shown = work("looking for rows", lambda: first_rows(rows))
+    screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, []))
+
+
 def told(tally: Tally) -> list[str]:
     """What could not take part, and types that no event has; once all events have been read."""
     counts = tally.counts()
-    return [*([f"rejected: {counts.rejected}"] if counts.rejected else []), *tally.strangers(counts)]
+    return [*([f"rejected: {counts.rejected}"] if counts.rejected else []), *tally.unseen_types(counts)]
 
 
 def follow(
@@ -159,7 +222,7 @@ def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark
     """The query of a cell, and its events."""
     from pyspark.sql import DataFrame
 
-    parsed = read(text, f"{arguments.name}.sase")
+    parsed = read(text, f"{arguments.name}.sase", arguments.language)
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
     if arguments.max_delay is not None and not arguments.stream:
         raise OptionError("--max-delay goes with --stream: events at rest are all there")
@@ -241,7 +304,13 @@ def _moved(found: Diagnostic, by: int) -> Diagnostic:
 
 
 def _plain(error: Exception) -> Exception:
-    lines = str(error).splitlines() if isinstance(error, SaseError) else f"error: {error}".splitlines()
+    match error:
+        case SaseError():
+            lines = str(error).splitlines()
+        case SaseRunError():
+            lines = error.report.splitlines()
+        case _:
+            lines = f"error: {error}".splitlines()
     error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]  # what IPython shows in place of a trace
     return error
 

@@ -26,14 +26,15 @@ def events(
 
 
 def _table(name: str, namespace: Mapping[str, Any], spark: SparkSession) -> Table:
-    from sase.runtime.io import inputs
+    from sase.runtime.io.files import Files
+    from sase.runtime.io.inputs import is_table
 
     if name in namespace:
         if not is_frame(namespace[name]):
             kind = type(namespace[name]).__name__
             raise OptionError(f"{name} is a {kind}, and --events takes a DataFrame, a table, a view or a path")
         return namespace[name]
-    if inputs.is_table(spark, name) or inputs.Files(spark).matching(name):
+    if is_table(spark, name) or Files(spark).matching(name):
         return name
     views = [table.name for table in spark.catalog.listTables()]
     known = [*data_frames(namespace), *views]

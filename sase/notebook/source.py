@@ -1,4 +1,4 @@
-"""Python source with highlighting, in colours that suit a light page and a dark one."""
+"""Python source, or plain text, with highlighting, in colours that suit a light page and a dark one."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _COLOURS = {
 @dataclass(frozen=True)
 class Source:
     text: str
+    plain: bool = False
 
     def __repr__(self) -> str:
         return self.text
@@ -24,13 +25,13 @@ class Source:
     def _repr_html_(self) -> str:
         from pygments import highlight
         from pygments.formatters import HtmlFormatter
-        from pygments.lexers import PythonLexer
+        from pygments.lexers import PythonLexer, TextLexer
 
         rules = "".join(
             f"{', '.join(f'.sase-source .{name}' for name in names)} {{ color: {colour} }}\n"
             for names, colour in _COLOURS.items()
         )
-        code = highlight(self.text, PythonLexer(), HtmlFormatter(nowrap=True))
+        code = highlight(self.text, TextLexer() if self.plain else PythonLexer(), HtmlFormatter(nowrap=True))
         return (
             f"<style>\n{rules}</style>"
             f'<pre class="sase-source" style="overflow-x: auto; line-height: 1.35"><code>{code}</code></pre>'

@@ -39,7 +39,7 @@ def aligned(shown: Scene, lanes: int) -> Scene:
     for lane, first in enumerate(chosen):
         start = shown.events[first]
         names.append(shown.lanes[start.lane])
-        members = {number for _, run in beginnings[first] for _, number in (*run.events, *run.killers)}
+        members = {number for _, run in beginnings[first] for _, number in run.all}
         earliest = min(shown.events[number].at for number in members)
         place: dict[int, int] = {}
         for number, event in enumerate(shown.events):
@@ -47,7 +47,8 @@ def aligned(shown: Scene, lanes: int) -> Scene:
                 place[number] = len(events)
                 events.append(replace(event, lane=lane, at=event.at - start.at))
         for forbidden, run in beginnings[first]:
-            renumbered = (tuple((name, place[number]) for name, number in part) for part in (run.events, run.killers))
+            parts = (run.events, run.killers, run.collected)
+            renumbered = (tuple((name, place[number]) for name, number in part) for part in parts)
             found[forbidden].append(Run(*renumbered))
     notes = [note for note in shown.notes if note]
     if len(chosen) < len(beginnings):
@@ -72,5 +73,5 @@ def _reach(shown: Scene, runs: list[Run]) -> float:
 
 
 def _extent(shown: Scene, run: Run) -> tuple[float, float]:
-    places = [shown.events[number].at for _, number in (*run.events, *run.killers)]
+    places = [shown.events[number].at for _, number in run.all]
     return min(places), max(places)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sase.compiler.core.bound import BoundQuery, Variable
 from sase.pictures.diagram import CHAR, Diagram
+from sase.pictures.orders import component, orders
 from sase.pictures.picture import GREY, INK, RED, Chart, Picture
 
 if TYPE_CHECKING:
@@ -33,7 +34,12 @@ class Unless:
 
 
 def nfa(query: Query) -> Picture:
-    """The pattern as the paper draws it: every state may skip any event, and the next one takes a fitting event."""
+    """The pattern as the paper draws it: every state may skip any event, and the next one takes a fitting event.
+
+    A pattern that is no sequence is drawn as the orders in which its events may come.
+    """
+    if not query.compiled.query.is_sequence:
+        return orders(query.compiled.query)
     transitions, after = list(_transitions(query.compiled.query)), _trailing(query.compiled.query)
     return Picture("The pattern as an automaton", _text(transitions, after), lambda: _chart(transitions, after))
 
@@ -44,7 +50,7 @@ def nfa(query: Query) -> Picture:
 def _transitions(query: BoundQuery) -> Iterator[Transition]:
     for variable in query.positive:
         yield Transition(
-            _component(variable),
+            component(variable),
             tuple(_conditions(query, variable)),
             tuple(
                 _unless(query, negated)
@@ -56,11 +62,6 @@ def _transitions(query: BoundQuery) -> Iterator[Transition]:
 
 def _trailing(query: BoundQuery) -> tuple[Unless, ...]:
     return tuple(_unless(query, negated) for negated in query.trailing)
-
-
-def _component(variable: Variable) -> str:
-    types = variable.types[0] if len(variable.types) == 1 else f"ANY({', '.join(variable.types)})"
-    return f"{types} {variable.name}"
 
 
 def _conditions(query: BoundQuery, variable: Variable) -> Iterator[str]:
@@ -86,7 +87,7 @@ def _unless(query: BoundQuery, negated: Variable) -> Unless:
     parts = [str(part) for part in query.predicates if part.negated == negated.name]
     after, before = query.neighbours(negated.name)
     place = f" within {query.within.text}" if query.within and (after is None or before is None) else ""
-    return Unless(f"no {_component(negated)}{place}", (*tests, *parts))
+    return Unless(f"no {component(negated)}{place}", (*tests, *parts))
 
 
 # ---- its forms ----------------------------------------------------------------------------------

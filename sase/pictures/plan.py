@@ -21,8 +21,10 @@ SIGNS = {
     "Window": "WD",
     "Sequence construction": "SC←",
     "Sequence scan": "SS→",
+    "Construction": "C←",
+    "Scan": "S→",
 }
-COLOURS = dict(zip(SIGNS, (GREY, RED, PALETTE[1], PALETTE[4], PALETTE[2], PALETTE[0]), strict=True))
+COLOURS = dict(zip(SIGNS, (GREY, RED, PALETTE[1], PALETTE[4], *(PALETTE[2], PALETTE[0]) * 2), strict=True))
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ def plan(query: Query, stages: Sequence[Stage] | None = None) -> Picture:
 
 def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], str]:
     """Top-down, as results leave; and what the lowest one reads."""
+    read = _total(stages, "events", "event", "events") or "events"
+    if query.compiled.plan.branches:
+        return _in_any_order(query, stages), read
     after = iter([stage for stage in stages if stage.step in ("selection", "window", "anti-join")])
     done: dict[int, str] = {}
     listed = operators(query.compiled.plan, query.compiled.physical.stream)
@@ -61,8 +66,22 @@ def _operators(query: Query, stages: Sequence[Stage]) -> tuple[list[Operator], s
                 done[at] = f"{stage.left:,}" if stage else ""
             case _:
                 done[at] = _total(stages, "result", "match", "matches")
-    read = _total(stages, "events", "event", "events") or "events"
     return [Operator(name, tuple(details), done[at]) for at, (name, details) in enumerate(listed)], read
+
+
+def _in_any_order(query: Query, stages: Sequence[Stage]) -> list[Operator]:
+    """What left each operator is what its last stage left; of the scan, what may fill each variable."""
+    last = {stage.step: stage for stage in stages}
+    fills = {stage.of: stage for stage in stages if stage.step in ("filter", "optional", "negated")}
+    built = last.get("choice") or last.get("sequences")
+    out = {
+        "Transformation": _total(stages, "result", "match", "matches"),
+        "Selection": f"{last['selection'].left:,}" if "selection" in last else "",
+        "Negation": f"{last['negation'].left:,}" if "negation" in last else "",
+        "Construction": _total([built], built.step, "match", "matches") if built else "",
+        "Scan": " · ".join(f"{stage.left:,} {stage.of}" for stage in fills.values()),
+    }
+    return [Operator(name, tuple(details), out[name]) for name, details in operators(query.compiled.plan)]
 
 
 def _total(stages: Sequence[Stage], step: str, one: str, several: str) -> str:
@@ -94,7 +113,8 @@ def _chart(boxes: Sequence[Operator], read: str) -> Chart:
         if height > 40:
             diagram.text(x + 10, y + height / 2 + 9, SIGNS[box.name], colour=GREY)
         for line, detail in enumerate(box.details):
-            diagram.text(x + 190, y + 15.5 + 17 * line, detail)
+            bare = detail.lstrip()  # SVG drops leading spaces
+            diagram.text(x + 190 + (len(detail) - len(bare)) * CHAR, y + 15.5 + 17 * line, bare)
         y += height + 28
         below = boxes[at + 1].out if at + 1 < len(boxes) else read
         diagram.text(middle + 10, y - 14, below)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sase.compiler.core.bound import BoundQuery, EquivalenceTest
 from sase.compiler.core.errors import OptionError
 from sase.compiler.core.fields import of_event
+from sase.compiler.plan.keys import keys as shared_keys
 from sase.pictures import variants
 from sase.pictures.variants import quoted
 
@@ -41,6 +42,12 @@ class Run:
     events: tuple[tuple[str, int], ...]
     killers: tuple[tuple[str, int], ...] = ()
     """What forbids it; nothing forbids a match."""
+    collected: tuple[tuple[str, int], ...] = ()
+    """What it brings along."""
+
+    @property
+    def all(self) -> tuple[tuple[str, int], ...]:
+        return (*self.events, *self.killers, *self.collected)
 
 
 @dataclass(frozen=True)
@@ -104,6 +111,8 @@ _LANE, _ROW = "__sase_lane", "__sase_row"
 
 def _keys(query: BoundQuery) -> list[EquivalenceTest]:
     """The tests that all positive variables take part in: a match lies in one lane."""
+    if not query.is_sequence:
+        return list(shared_keys(query))
     return [test for test in query.equivalences if len(test.positive) == len(query.positive)]
 
 
@@ -143,9 +152,9 @@ def _choose(
         notes.append("no matches")
     elif len(lanes) > limits.lanes:
         notes.append(f"the first {limits.lanes} keys with matches, of more")
-    for negated in query.negated:
+    for names in variants.forbidding(query):
         if len(lanes) < limits.lanes:
-            more, start = _first_lanes(variants.with_killer(query, negated.name), keys, events, limits.lanes)
+            more, start = _first_lanes(variants.with_killer(query, names), keys, events, limits.lanes)
             lanes = list(dict.fromkeys([*lanes, *more]))
             since = min((tick for tick in (since, start) if tick is not None), default=None)
     if not lanes:
@@ -169,9 +178,13 @@ def _first_lanes(
 
     from sase.runtime.events import ticks
 
-    first = next(variable.name for variable in query.positive)
-    place = {f"key{at}": variants.column(query, *test.positive[0]) for at, test in enumerate(keys)}
-    place["since"] = variants.column(query, first, query.time)
+    bound = [variable.name for variable in query.positive]
+    place: dict[str, exp.Expr] = {}
+    for at, test in enumerate(keys):
+        values = [variants.column(query, *each) for each in test.positive if each[0] in bound]
+        place[f"key{at}"] = variants.first_of(query, "coalesce", values if len(query.branches) > 1 else values[:1])
+    times = [variants.column(query, name, query.time) for name in bound]
+    place["since"] = variants.first_of(query, "least", times[:1] if query.is_sequence else times)
     found = _restricted(query, place, events, only)
     lane = _joined(keys, [F.col(f"key{at}") for at in range(len(keys))]) if keys else F.lit("")
     rows = (
@@ -269,24 +282,36 @@ def _at(query: BoundQuery, when: str) -> float:
 
 
 def _matches(query: BoundQuery, local: DataFrame, only: DataFrame | None) -> Iterator[Run]:
-    for events in _rows(query, local, only):
-        yield Run(tuple(events.items()))
+    for bound, collected in _rows(query, local, only):
+        yield Run(bound, collected=collected)
 
 
 def _killed(query: BoundQuery, local: DataFrame) -> Iterator[Run]:
     """What would be a match but for a negated component, with all that forbids it."""
-    found: dict[tuple[tuple[str, int], ...], list[tuple[str, int]]] = {}
-    for negated in query.negated:
-        for events in _rows(variants.with_killer(query, negated.name), local):
-            killer = (negated.name, events.pop(negated.name))
-            found.setdefault(tuple(events.items()), []).append(killer)
+    found: dict[Bound, dict[tuple[str, int], None]] = {}
+    for names in variants.forbidding(query):
+        for events, _ in _rows(variants.with_killer(query, names), local):
+            run = tuple(each for each in events if each[0] not in names)
+            found.setdefault(run, {}).update((each, None) for each in events if each[0] in names)
     for run, killers in sorted(found.items(), key=lambda item: [number for _, number in item[0]]):
         yield Run(run, tuple(killers))
 
 
-def _rows(query: BoundQuery, local: DataFrame, only: DataFrame | None = None) -> Iterator[dict[str, int]]:
+Bound = tuple[tuple[str, int], ...]
+
+
+def _rows(query: BoundQuery, local: DataFrame, only: DataFrame | None = None) -> Iterator[tuple[Bound, Bound]]:
+    """The events that each match binds, in the order of time, and those that it collects."""
     asked = variants.numbered(query, _ROW)
+    called = {element: array for array, elements in query.arrays.items() for element in elements}
     names = [variable.name for variable in asked.positive]
+    several = sorted(asked.collected)
     outputs = {f"row{at}": variants.column(asked, name, _ROW) for at, name in enumerate(names)}
-    for numbers in sorted(map(tuple, _restricted(asked, outputs, local, only).collect())):
-        yield dict(zip(names, numbers, strict=True))
+    outputs |= {f"rows{at}": variants.collected(asked, name, _ROW) for at, name in enumerate(several)}
+    found = []
+    for row in _restricted(asked, outputs, local, only).collect():
+        bound = [(called.get(name, name), row[f"row{at}"]) for at, name in enumerate(names)]
+        added = [(name, number) for at, name in enumerate(several) for number in row[f"rows{at}"] or ()]
+        there = [each for each in bound if each[1] is not None]
+        found.append((tuple(sorted(there, key=lambda each: each[1])), tuple(added)))
+    yield from sorted(found, key=lambda each: [number for _, number in each[0]])

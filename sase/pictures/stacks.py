@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import sase
 from sase.compiler.core.errors import OptionError
-from sase.compiler.emit.codegen import generate
 from sase.compiler.plan.planner import physical_plan
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import BLUE, GREY, INK, PALETTE, Chart, Picture
@@ -49,6 +47,8 @@ def stacks(query: Query, events: Events, after: int | None = None) -> Picture:
 
     For small streams, to see how it works: it takes at most 40 events.
     """
+    if not query.compiled.query.is_sequence:
+        raise OptionError("stacks are those of a sequence, and this pattern is none: explain shows how it is evaluated")
     arrivals = _arrivals(query, events)
     shown = arrivals[:after]
     names = [variable.name for variable in query.compiled.query.positive]
@@ -96,7 +96,7 @@ def _unpruned(query: Query) -> Query:
     from sase.api import Query
 
     physical = physical_plan(replace(query.compiled.plan, pruned=False))
-    return Query(replace(query.compiled, physical=physical, job=generate(physical, sase.__version__)))
+    return Query(replace(query.compiled, physical=physical))
 
 
 def _name(event_type: str, at: str) -> str:

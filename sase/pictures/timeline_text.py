@@ -54,7 +54,7 @@ def labels(shown: Scene) -> tuple[dict[int, list[str]], dict[int, list[str]]]:
     bound: defaultdict[int, dict[str, None]] = defaultdict(dict)
     forbids: defaultdict[int, dict[str, None]] = defaultdict(dict)
     for run in shown.runs:
-        for name, number in run.events:
+        for name, number in (*run.events, *run.collected):
             bound[number][name] = None
         for name, number in run.killers:
             forbids[number][name] = None
@@ -75,6 +75,8 @@ def describe(shown: Scene, run: Run) -> str:
     steps = " → ".join([f"{start} {_clock(shown, first)}", *(f"{name} {when(number)}" for name, number in others)])
     if others and shown.is_time and not shown.aligned:
         steps += f" ({duration(shown.events[others[-1][1]].at - first.at)})"
+    brought = ", ".join(f"{name} {when(number)}" for name, number in run.collected)
+    steps += f", with {brought}" if brought else ""
     forbid = ", ".join(f"{name} {when(number)}" for name, number in run.killers)
     return f"no match {steps}, for {forbid}" if forbid else f"match {steps}"
 

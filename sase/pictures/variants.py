@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,33 +10,91 @@ from sqlglot import exp
 
 import sase
 from sase.compiler.compile import compile_bound
-from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Output
+from sase.compiler.core.bound import (
+    Attribute,
+    Before,
+    BoundQuery,
+    Branch,
+    EquivalenceTest,
+    Group,
+    Latest,
+    Output,
+)
 from sase.compiler.core.fields import Path, of_variable
+from sase.compiler.core.scalars import Folded
+from sase.compiler.core.spans import at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def with_killer(query: BoundQuery, name: str) -> BoundQuery:
-    """The pattern with one negated component made positive, and the others gone: its matches are what that component
-    forbids, each with an event that does so.
+def forbidding(query: BoundQuery) -> list[tuple[str, ...]]:
+    """The variables of each group that may not be there, once."""
+    groups = (group for branch in query.branches for group in branch.groups if group.fold == "none")
+    return list(dict.fromkeys(group.variables for group in groups))
+
+
+def with_killer(query: BoundQuery, names: tuple[str, ...]) -> BoundQuery:
+    """The pattern with one negated group made positive, and the others gone: its matches are what that group forbids,
+    each with the events that do so.
 
     First and last, too: `B.time > pn.time - T` is the window of SEQ(B, p1 … pn), and `B.time < p1.time + T` that of
     SEQ(p1 … pn, B).
     """
-    kept = tuple(
-        replace(variable, negated=False)
-        for variable in query.variables
-        if not variable.negated or variable.name == name
+    branches = [
+        _positive(branch, group, query)
+        for branch in query.branches
+        for group in branch.groups
+        if group.fold == "none" and group.variables == names
+    ]
+    used = {name for branch in branches for name in _names(branch)}
+    return replace(
+        query,
+        variables=tuple(replace(each, negated=False) for each in query.variables if each.name in used),
+        branches=tuple(branches),
+        selection={},
+        consume="shared",
+        timed_out=False,
     )
-    order = [variable.name for variable in kept]
+
+
+def _positive(branch: Branch, group: Group, query: BoundQuery) -> Branch:
+    """In the order of the text, so that a sequence stays one."""
+    inner = {name for each in group.groups for name in _names(each)}
+    names = {*branch.variables, *group.variables}
+    places = [variable.name for variable in query.variables]
     tests = []
-    for test in query.equivalences:
-        places = [*test.positive, *(place for place in test.negated if place[0] == name)]
-        if len(places) > 1:
-            tests.append(EquivalenceTest(tuple(sorted(places, key=lambda place: order.index(place[0])))))
-    parts = tuple(replace(part, negated=None) for part in query.predicates if part.negated in (None, name))
-    return replace(query, variables=kept, equivalences=tuple(tests), predicates=parts)
+    for test in branch.equivalences:
+        bound = sorted(
+            (place for place in test.positive + test.negated if place[0] in names), key=lambda p: places.index(p[0])
+        )
+        if len(bound) > 1 or any(name in inner for name, _ in test.negated):
+            tests.append(EquivalenceTest(tuple(bound), tuple(place for place in test.negated if place[0] in inner)))
+    before = _reduced(branch.before | group.before)
+    return Branch(
+        variables=tuple(name for name in places if name in names),
+        before=before,
+        apart=branch.apart + group.apart,
+        predicates=branch.predicates + tuple(replace(part, negated=None) for part in group.predicates),
+        equivalences=tuple(tests),
+        groups=group.groups,
+        instant=Latest(),
+    )
+
+
+def _reduced(before: frozenset[Before]) -> frozenset[Before]:
+    """Without what follows from the rest."""
+
+    def reaches(start: str, end: str, pairs: frozenset[Before]) -> bool:
+        return any(one == start and (other == end or reaches(other, end, pairs)) for one, other in pairs)
+
+    return frozenset(pair for pair in before if not reaches(*pair, before - {pair}))
+
+
+def _names(each: Branch | Group) -> Iterator[str]:
+    yield from each.variables
+    for group in each.groups:
+        yield from _names(group)
 
 
 def returning(query: BoundQuery, outputs: Mapping[str, exp.Expr]) -> BoundQuery:
@@ -64,6 +122,19 @@ def column(query: BoundQuery, variable: str, attribute: str) -> exp.Expr:
     )
     node.type = declared.kind.copy()
     return node
+
+
+def collected(query: BoundQuery, variable: str, attribute: str) -> exp.Expr:
+    """An attribute of all that is collected, as an array."""
+    values = Folded(this="collect", expressions=[column(query, variable, attribute)], collected=True)
+    return at(values, query.span)
+
+
+def first_of(query: BoundQuery, function: str, values: Sequence[exp.Expr]) -> exp.Expr:
+    """`least` or `coalesce` of values, some of which may be NULL: of several branches, one has them."""
+    if len(values) == 1:
+        return values[0]
+    return at(exp.Anonymous(this=function, expressions=list(values)), query.span)
 
 
 def found(query: BoundQuery, events: DataFrame) -> DataFrame:

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 import sase
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Source, check, expected, later, state_bits, ticks
-from sase.runtime.io.tally import Counts, Tally, stranger
+from sase.runtime.events import Source, check, expected, later, moment, state_bits, ticks
+from sase.runtime.io.tally import Counts, Tally, unknown_type
 
 SOURCE = Source(
     time="ts",
@@ -48,8 +48,10 @@ def refusal(events: object, of: Source) -> str:
 def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
     before = spark.conf.get(key)
     spark.conf.set(key, value)
-    yield
-    spark.conf.set(key, before)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
 
 
 # ---- what comes out -----------------------------------------------------------------------------
@@ -361,7 +363,7 @@ def test_types_that_no_event_has_are_told_with_those_that_there_are(spark: Spark
     check(clicks(spark), of_types("view", "Purchase", "logout"), tally).collect()
     counts = tally.counts()
     assert counts == Counts(1, {"without a type": 1}, ("Purchase", "logout"))
-    assert tally.strangers(counts) == [
+    assert tally.unseen_types(counts) == [
         "no event has the type Purchase: there are purchase, cart, view",
         "no event has the type logout: there are cart, purchase, view",
     ]
@@ -370,7 +372,7 @@ def test_types_that_no_event_has_are_told_with_those_that_there_are(spark: Spark
 def test_a_type_that_an_event_has_is_no_stranger(spark: SparkSession) -> None:
     tally = Tally()
     check(clicks(spark), of_types("view", "cart"), tally).collect()
-    assert tally.strangers(tally.counts()) == []
+    assert tally.unseen_types(tally.counts()) == []
 
 
 def test_any_number_of_types_is_watched(spark: SparkSession) -> None:
@@ -388,24 +390,24 @@ def test_a_type_whose_events_are_not_even_read_is_no_stranger(
     check(clicks(spark), replace(of_types("view", "purchase", "Purchase"), where=where), tally).collect()
     counts = tally.counts()
     assert counts.unseen == ("view", "purchase", "Purchase")
-    assert tally.strangers(counts) == ["no event has the type Purchase: there are view among the first 1 events"]
+    assert tally.unseen_types(counts) == ["no event has the type Purchase: there are view among the first 1 events"]
 
 
 def test_a_table_without_events_is_told(spark: SparkSession) -> None:
     tally = Tally()
     table = spark.createDataFrame([(1,)], "ts bigint")
     check({"A": table, "B": table.where("ts > 1")}, of_types("A", "B"), tally).collect()
-    assert tally.strangers(tally.counts()) == ["the table of the B events is empty"]
+    assert tally.unseen_types(tally.counts()) == ["the table of the B events is empty"]
 
 
 def test_no_events_at_all(spark: SparkSession) -> None:
     tally = Tally()
     check(clicks(spark).where("ts > 1"), of_types("A"), tally).collect()
-    assert tally.strangers(tally.counts()) == ["no event has the type A: there are no events"]
+    assert tally.unseen_types(tally.counts()) == ["no event has the type A: there are no events"]
 
 
 def test_few_events_are_looked_at_and_few_types_are_listed() -> None:
-    assert stranger("A", [f"t{at}" for at in range(10)], every=False) == (
+    assert unknown_type("A", [f"t{at}" for at in range(10)], every=False) == (
         "no event has the type A: there are t0, t1, t2, t3, t4, t5, t6, t7, … among the first 10,000 events"
     )
 
@@ -421,7 +423,7 @@ def test_counting_types_takes_no_pass_of_its_own(spark: SparkSession) -> None:
     tally = Tally()
     events = clicks(spark).coalesce(1).mapInArrow(counted, "type string, ts bigint")
     check(events, of_types("view", "cart"), tally).collect()
-    tally.strangers(tally.counts())
+    tally.unseen_types(tally.counts())
     assert read.value == 4
 
 
@@ -532,6 +534,9 @@ def test_a_later_time_is_exact_in_every_time_zone(spark: SparkSession, value: st
         found = events.select(later(events, "ts", length).alias("expected"))
         assert found.schema.simpleString() == events.select("expected").schema.simpleString()
         assert found.collect() == events.select("expected").collect()
+        again = events.select(moment(events, ticks(events, "ts") + length, "ts", length).alias("expected"))
+        assert again.schema.simpleString() == found.schema.simpleString()
+        assert again.collect() == found.collect()
 
 
 def test_state_bits_count_null_as_not_true(spark: SparkSession) -> None:

@@ -22,7 +22,8 @@ from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
 from sase.runtime.io import batches
-from sase.runtime.io.inputs import Files, read_columns, split
+from sase.runtime.io.files import Files
+from sase.runtime.io.inputs import read_columns, split
 from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
 from sase.runtime.session import BATCH_ROWS

@@ -25,10 +25,10 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import sequences as kernel
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import Counters, Events, new_stacks, scan, sequences
-from sase.runtime.operator import matcher, partition
+from sase.runtime.operator import construction, matcher, partition
 from sase.runtime.operator.matcher import Task, int64s
 from sase.runtime.operator.partition import Partition, run
-from sase.runtime.pattern import Atom, Clause, Compare, Holds, Negated, Pattern
+from sase.runtime.pattern import Atom, Clause, Combination, Compare, Holds, Negated, Pattern
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 Row = Mapping[str, Any]
@@ -181,10 +181,11 @@ VALUES: dict[str, Sequence[Any]] = {
 }
 
 
-def random_rows(pattern: Pattern, size: int, seed: int) -> list[Row]:
+def random_rows(pattern: Pattern | Combination, size: int, seed: int) -> list[Row]:
     """Rows in order. Most fill one state, and only columns that a predicate reads hold values."""
     rng = random.Random(seed)
     bits = [1 << i for i in range(len(pattern.variables))]
+    columns = construction.construction(pattern).terms.columns
     rows, now = [], 0
     for _ in range(size):
         now += rng.choice([0, 1, 1, 2, 4])
@@ -194,7 +195,7 @@ def random_rows(pattern: Pattern, size: int, seed: int) -> list[Row]:
             "seq": rng.randrange(2),
             "states": rng.choice(bits + bits + bits + [0, sum(bits), bits[0] | bits[-1]]),
         }
-        values = {name: rng.choice(VALUES[name]) for name in encode_pattern(pattern).columns}
+        values = {name: rng.choice(VALUES[name]) for name in columns}
         rows.append(dict.fromkeys(SCHEMA.names) | fields | values)
     rows.sort(key=lambda row: (row["key"], row["time"], row["seq"]))
     return [{**row, "number": number} for number, row in enumerate(rows)]
@@ -414,7 +415,7 @@ def test_work_stays_linear_in_a_group_without_a_window(monkeypatch: pytest.Monke
         sizes.append(len(chunk.time))
         return sequences(query, chunk, *rest)
 
-    monkeypatch.setattr(matcher, "sequences", seen)
+    monkeypatch.setattr(construction, "sequences", seen)
     assert list(run(task_for(pattern, chunk_rows=10), iter(batches_of(rows, 10)))) == []
     assert len(sizes) > 1 and sum(sizes) < 3 * len(rows)
 
@@ -451,7 +452,7 @@ def test_wide_events_make_short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_columns_too_long_for_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matcher, "_combined", lambda column: column)
+    monkeypatch.setattr(matcher, "combined", lambda column: column)
     pattern = Pattern(("a", "b"))
     rows = rows_of("a1", "b2", "a3", "b4", "a5", "b6", "b7", pattern=pattern)
     expected = list(nested_loop(pattern, rows))

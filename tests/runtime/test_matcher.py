@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sase.runtime.operator.matcher import Columns, Rows
+from sase.runtime.operator.construction import Columns, Rows
 
 IDS, NOTES = pa.array([10, 11, 12, 13]), pa.array(["a", None, "c", "d"])
 WHOLE: Columns = {"id": IDS, "note": NOTES}

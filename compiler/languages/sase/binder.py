@@ -4,32 +4,87 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from dataclasses import replace
+from itertools import product
 
 from sqlglot import exp
 
-from sase.compiler.core import durations, scalars
+from sase.compiler.core import pattern, scalars
 from sase.compiler.core.assemble import assemble
-from sase.compiler.core.bound import BoundQuery, Output, TimeKind, Variable, Window
+from sase.compiler.core.bound import BoundQuery, Mode, Output, TimeKind, Variable, Window
 from sase.compiler.core.catalog import Catalog
-from sase.compiler.core.errors import Diagnostic, Span, did_you_mean
+from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
+from sase.compiler.core.missing import Missing, with_escapes
 from sase.compiler.core.names import resolve
 from sase.compiler.core.schema import attributes, time_kind, time_type
 from sase.compiler.core.spans import at, span_of
 from sase.compiler.core.windows import window
-from sase.compiler.languages.sase.syntax import Component, Duration, Equivalence, Name, Query
+from sase.compiler.languages.lengths import given
+from sase.compiler.languages.outputs import outputs
+from sase.compiler.languages.sase.syntax import (
+    All,
+    And,
+    Component,
+    Duration,
+    Equivalence,
+    Name,
+    Not,
+    Or,
+    Part,
+    Pattern,
+    Query,
+    Seq,
+    Some,
+    components,
+)
 
 
-def bind(query: Query, catalog: Catalog) -> BoundQuery:
-    return _Binder(query, catalog).bind()
+def _spans(node: Pattern) -> Iterator[tuple[Span, Span]]:
+    """The place of each component, and that with its `!` or ALL."""
+    match node:
+        case Component():
+            yield node.span, node.span
+        case Not(pattern=Component(span=inner)) | All(component=Component(span=inner)):
+            yield inner, node.span
+        case Not():
+            yield from _spans(node.pattern)
+        case Seq() | And() | Or() | Some():
+            for part in node.parts:
+                yield from _spans(part.pattern)
+
+
+def _single(event: str, attribute: exp.Expr, collected: bool, span: Span) -> exp.Column:
+    """An attribute of the variable of a single event, which need not be a name of the text."""
+    column = exp.Column(this=attribute.copy(), table=at(exp.Identifier(this=event, quoted=True), span))
+    at(column.this, span)
+    if not collected:
+        column.meta["single"] = True
+    return at(column, span)
+
+
+def _kind(component: Component) -> object:
+    return component.every, {name.text for name in component.types}, component.repeated
+
+
+def bind(query: Query, catalog: Catalog, missing: Missing = with_escapes) -> BoundQuery:
+    return _Binder(query, catalog, missing).bind()
 
 
 class _Binder:
-    def __init__(self, query: Query, catalog: Catalog) -> None:
+    def __init__(self, query: Query, catalog: Catalog, missing: Missing) -> None:
         self.query = query
         self.catalog = catalog
+        self.missing = missing
         self.found: list[Diagnostic] = []
         self.variables: list[Variable] = []
+        """By the names of the text: a repeated one is one of them."""
+        self.elements: dict[str, tuple[str, ...]] = {}
+        """Of a repeated variable, those of its single events."""
+        self.selection: dict[str, tuple[Mode, Span]] = {}
+        self.shapes: pattern.Shapes = ()
+        self.scopes: list[frozenset[str]] = []
+        """Variables that can be compared with each other."""
+        self.collected: frozenset[str] = frozenset()
         self.unknown_types: set[str] = set()
 
     def bind(self) -> BoundQuery:
@@ -38,7 +93,7 @@ class _Binder:
         time = time_type(self.catalog, bare)
         kind = time_kind(self.catalog, time)
         self.bind_pattern(time)
-        returns = self.query.returns
+        returns, consume = self.query.returns, self.query.consume
         return assemble(
             self.query.text,
             self.query.filename,
@@ -46,12 +101,18 @@ class _Binder:
             stream=self.query.stream,
             span=self.query.span,
             time_kind=kind,
-            variables=self.variables,
+            variables=list(self.single_variables()),
+            shapes=self.shapes,
             where=list(self.conditions()),
             within=self.window(length, kind),
             returns=None if returns is None else list(self.outputs()),
             composite=returns.composite.text if returns and returns.composite else None,
             found=self.found,
+            missing=self.missing,
+            selection=self.selection,
+            exclusive=consume.span if consume and consume.text.upper() == "EXCLUSIVE" else None,
+            arrays=self.elements,
+            timed_out=self.query.timed_out,
         )
 
     def error(self, message: str, span: Span, help: str | None = None) -> None:
@@ -60,17 +121,110 @@ class _Binder:
     # ---- EVENT ----------------------------------------------------------------------------------
 
     def bind_pattern(self, time: exp.DataType) -> None:
+        listed = list(components(self.query.pattern))
         taken: dict[str, Component] = {}
-        for component in self.query.components:
+        for component in listed:
             self.check_types(component)
             if component.variable is not None:
                 self.check_variable(component, component.variable, taken)
-        for component in self.query.components:
-            name = component.variable.text if component.variable else self.default_name(component, taken)
+        names = {component.span: self.name_of(component, taken) for component in listed}
+        spans = dict(_spans(self.query.pattern))
+        for component in listed:
+            name = names[component.span]
+            if any(variable.name == name for variable in self.variables):
+                continue
             named = self.catalog.types or () if component.every else (part.text for part in component.types)
             types = tuple(dict.fromkeys(named))
             declared = attributes(types, self.catalog, time, component.span, self.found)
-            self.variables.append(Variable(name, types, component.negated, declared, component.span))
+            self.variables.append(Variable(name, types, False, declared, spans[component.span]))
+            if component.repeated:
+                self.elements[name] = self.element_names(name, component.repeated[1], taken)
+        self.lower(names)
+
+    def lower(self, names: dict[Span, str]) -> None:
+        """The pattern's branches, and with them which variables are negated, and which can meet."""
+
+        def of(node: Pattern) -> pattern.Pattern:
+            match node:
+                case Component():
+                    name = names[node.span]
+                    if node.repeated:
+                        return pattern.repeated(self.elements[name][: node.repeated[1]], node.repeated[0], node.span)
+                    return pattern.Leaf(name, node.span)
+                case Seq():
+                    return pattern.Seq(parts(node.parts), node.span)
+                case And():
+                    return pattern.And(parts(node.parts), node.span)
+                case Or():
+                    return pattern.Or(parts(node.parts), node.span)
+                case Some():
+                    return pattern.Some(node.least, parts(node.parts), node.span)
+                case Not():
+                    return pattern.Not(of(node.pattern), node.span)
+                case All():
+                    return pattern.All(pattern.Leaf(names[node.component.span], node.component.span), node.span)
+
+        def parts(operands: tuple[Part, ...]) -> tuple[pattern.Pattern, ...]:
+            for part in operands:
+                if part.mode is not None and isinstance(part.pattern, Component):
+                    mode: Mode = "first" if part.mode.text == "first" else "last"
+                    self.selection[names[part.pattern.span]] = (mode, part.mode.span)
+            return tuple(of(part.pattern) for part in operands)
+
+        whole = of(self.query.pattern)
+        self.check_shared(whole)
+        try:
+            self.shapes = pattern.lower(whole)
+        except pattern.TooManyBranches as error:
+            self.error(
+                f"with all its alternatives, this pattern has more than {pattern.MOST_BRANCHES} branches",
+                error.span,
+                "they multiply: make several queries of it, or use ANY(A, B) x for one event of several types",
+            )
+            raise SaseError(self.found, self.query.text, self.query.filename) from None
+        self.found += pattern.collects_nothing(whole)
+        self.collected = pattern.collected(self.shapes)
+        self.scopes = list(pattern.scopes(self.shapes))
+        positive = {name for shape in self.shapes for name in shape.variables}
+        self.variables = [
+            replace(variable, negated=positive.isdisjoint(self.events_of(variable.name))) for variable in self.variables
+        ]
+
+    def check_shared(self, whole: pattern.Pattern) -> None:
+        """A variable may stand in several branches, for the same events."""
+        twice = {second.span for _, second in pattern.twice(whole)}
+        firsts: dict[str, Component] = {}
+        for component in components(self.query.pattern):
+            if component.variable is None:
+                continue
+            name, span = component.variable.text, component.variable.span
+            first = firsts.setdefault(name.lower(), component)
+            has_it = f"{self.query.text[first.span.start : first.span.end]} has it already"
+            if component.span in twice:
+                self.error(f"the variable {name} is used twice", span, has_it)
+            elif _kind(first) != _kind(component):
+                self.error(f"the variable {name} stands for different events", span, f"{has_it}: use another name")
+
+    def events_of(self, name: str) -> tuple[str, ...]:
+        """The variables of single events: itself, or the elements of a repeated one."""
+        return self.elements.get(name, (name,))
+
+    def single_variables(self) -> Iterator[Variable]:
+        for variable in self.variables:
+            for name in self.events_of(variable.name):
+                yield replace(variable, name=name)
+
+    def meet(self, one: str, other: str) -> bool:
+        return any(one in scope and other in scope for scope in self.scopes)
+
+    def element_names(self, name: str, count: int, taken: dict[str, Component]) -> tuple[str, ...]:
+        names: list[str] = []
+        number = 0
+        while len(names) < count:
+            number += 1
+            if f"{name}_{number}".lower() not in taken:
+                names.append(f"{name}_{number}")
+        return tuple(names)
 
     def check_types(self, component: Component) -> None:
         types = self.catalog.types
@@ -89,17 +243,20 @@ class _Binder:
             seen.add(name.text)
 
     def check_variable(self, component: Component, variable: Name, taken: dict[str, Component]) -> None:
-        first = taken.setdefault(variable.text.lower(), component)
-        if first is not component:
-            self.error(
-                f"the variable {variable.text} is used twice",
-                variable.span,
-                f"{self.query.text[first.span.start : first.span.end]} has it already",
-            )
-        if self.query.returns is None and variable.text.lower() in ("started_at", "detected_at"):
+        taken.setdefault(variable.text.lower(), component)
+        columns = ("started_at", "detected_at", *(("reached",) if self.query.timed_out else ()))
+        if self.query.returns is None and variable.text.lower() in columns:
             self.error(
                 f"{variable.text} is a column of the result", variable.span, "choose another name for the variable"
             )
+
+    def name_of(self, component: Component, taken: dict[str, Component]) -> str:
+        """As it is spelled where it stands first."""
+        if component.variable is None:
+            return self.default_name(component, taken)
+        first = taken[component.variable.text.lower()].variable
+        assert first is not None
+        return first.text
 
     def default_name(self, component: Component, taken: dict[str, Component]) -> str:
         """That of its type: `SHELF-READING` is `shelf_reading`, and the next one `shelf_reading_2`."""
@@ -115,22 +272,8 @@ class _Binder:
     # ---- WITHIN ---------------------------------------------------------------------------------
 
     def window_length(self) -> Duration | Name | None:
-        """WITHIN's duration, with a parameter replaced by its value; a Name has none."""
         within = self.query.within
-        if not isinstance(within, Name):
-            return within
-        value = self.catalog.parameters.get(within.text)
-        match value:
-            case bool():
-                return within
-            case int():
-                return Duration(((str(value), None),), within.span)
-            case timedelta():
-                return Duration(((str(value // timedelta(microseconds=1)), "microseconds"),), within.span)
-            case str() if parts := durations.parse(value):
-                return Duration(parts, within.span)
-            case _:
-                return within
+        return None if within is None else given(within, self.catalog.parameters)
 
     def window(self, length: Duration | Name | None, kind: TimeKind) -> Window | Diagnostic | None:
         match length:
@@ -153,12 +296,69 @@ class _Binder:
         """None where a name has no meaning. What one place in the text stands for, as in `[id]`, is reported once."""
         before = len(self.found)
         found: list[Diagnostic] = []
-        bound = resolve(node, self.variable_of, self.catalog, found)
+        bound = resolve(self.folded(node, found), self.variable_of, self.catalog, found)
         self.found += {mistake.span: mistake for mistake in reversed(found)}.values()
         return bound if len(self.found) == before else None
 
+    def folded(self, node: exp.Expr, found: list[Diagnostic]) -> exp.Expr:
+        """`sum(t.v)`, `count(t)` and `a[0].v`, where the variable stands for several events."""
+        several = {name.lower(): name for name in (*self.collected, *self.elements)}
+        if not several:
+            return node
+
+        def visit(part: exp.Expr) -> exp.Expr:
+            match part:
+                case exp.Anonymous(expressions=[exp.Column() as column]) if part.name.lower() in scalars.FOLDS:
+                    if column.table.lower() in several:
+                        return self.fold(part, several[column.table.lower()], column, found)
+                    if not column.table and column.name.lower() in several and part.name.lower() == "count":
+                        return self.fold(part, several[column.name.lower()], None, found)
+                case exp.Dot(this=exp.Bracket(this=exp.Column() as column, expressions=[exp.Literal() as index])):
+                    name = several.get(column.name.lower())
+                    if not column.table and name in self.elements and not index.is_string:
+                        return self.element(part, self.elements[name], index, found)
+            return part
+
+        return node.transform(visit, copy=True)
+
+    def fold(self, call: exp.Anonymous, name: str, column: exp.Column | None, found: list[Diagnostic]) -> exp.Expr:
+        """`column` is what is folded; None counts events."""
+        span, function = span_of(call), call.name.lower()
+        attribute = column.this if column is not None else exp.Identifier(this=self.catalog.time, quoted=True)
+        events = self.events_of(name)
+        if name in self.collected and function in ("first", "last"):
+            found.append(
+                Diagnostic(
+                    f"several events of {name} may be {function} at one time",
+                    span,
+                    f"SEQ({function} A a, …) selects an event; min and max of collected values are known",
+                )
+            )
+        always = all(set(events) <= set(shape.variables) for shape in self.shapes)
+        folded = scalars.Folded(
+            this="size" if column is None else function,
+            expressions=[_single(event, attribute, name in self.collected, span) for event in events],
+            collected=name in self.collected,
+        )
+        if not always and name in self.elements:
+            time = exp.Identifier(this=self.catalog.time, quoted=True)
+            folded.set("times", [_single(event, time, False, span) for event in events])
+        return at(folded, span)
+
+    def element(self, node: exp.Dot, events: tuple[str, ...], index: exp.Literal, found: list[Diagnostic]) -> exp.Expr:
+        """`a[0].v` is of the first event."""
+        number = int(index.this)
+        if number >= len(events):
+            found.append(
+                Diagnostic(f"there are at most {len(events)} of these events", span_of(index), "the first one is [0]")
+            )
+            number = 0
+        return _single(events[number], node.expression, False, span_of(node))
+
     def variable_of(self, node: exp.Column) -> Variable | None:
         name, span = node.name, span_of(node)
+        if node.meta.get("single"):
+            return next(variable for variable in self.single_variables() if variable.name == node.table)
         if node.table:
             for variable in self.variables:
                 if variable.name.lower() == node.table.lower():
@@ -203,7 +403,18 @@ class _Binder:
                 condition = self.resolve(expanded)
                 if condition is None:
                     break  # the other pairs of an equivalence test would say the same
-                yield condition
+                yield from self.of_each(condition)
+
+    def of_each(self, condition: exp.Expr) -> Iterator[exp.Expr]:
+        """A condition on a repeated variable holds of each of its events."""
+        repeated = sorted(scalars.variables(condition) & set(self.elements))
+        for chosen in product(*(self.elements[name] for name in repeated)):
+            element = dict(zip(repeated, chosen, strict=True))
+            copied = condition.copy() if repeated else condition
+            for column in scalars.columns(copied) if repeated else ():
+                if column.table in element:
+                    column.set("table", exp.Identifier(this=element[column.table], quoted=True))
+            yield copied
 
     def expand(self, part: exp.Expr) -> list[exp.Expr]:
         """`[id]` at the top is one equality per pair of components; deeper down, only over positive components."""
@@ -223,7 +434,9 @@ class _Binder:
                 )
                 return []
             equalities = self.equalities(test)
-            joined = scalars.conjunction(equalities) if equalities else exp.Boolean(this=True)
+            if not equalities or len(self.shapes) > 1:  # of a lone event it is true, whatever a branch leaves out
+                equalities.append(exp.Boolean(this=True))
+            joined = scalars.conjunction(equalities)
             test.replace(at(exp.Paren(this=joined), span_of(test)))
         return [expanded]
 
@@ -245,30 +458,28 @@ class _Binder:
             self.error(f"no event type of the pattern declares {name}", span, did_you_mean(name, known, "declared are"))
             return []
 
-        def of(variable: Variable) -> exp.Expr:
-            column = exp.Column(
-                this=at(exp.Identifier(this=name, quoted=True), span),
-                table=at(exp.Identifier(this=variable.name, quoted=True), span),
-            )
-            return test.of(at(column, span))
+        def of(event: str) -> exp.Expr:
+            return test.of(_single(event, exp.Identifier(this=name, quoted=True), False, span))
 
+        events = [event for variable in declaring for event in self.events_of(variable.name)]
         value = test.args.get("value")
         if value is not None:
             # Equal to one value, so equal to each other: no pairs are needed.
-            return [at(exp.EQ(this=of(variable), expression=value.copy()), span) for variable in declaring]
-        if len(declaring) > 1 and all(variable.negated for variable in declaring):
+            return [at(exp.EQ(this=of(event), expression=value.copy()), span) for event in events]
+        pairs = [
+            (left, right)
+            for index, left in enumerate(events)
+            for right in events[index + 1 :]
+            if self.meet(left, right)
+        ]
+        if not pairs and len(declaring) > 1 and all(variable.negated for variable in declaring):
             self.error(
                 f"only negated components declare {name}, and two of them cannot be compared with each other",
                 span,
                 "compare each with a positive variable",
             )
             return []
-        return [
-            at(exp.EQ(this=of(left), expression=of(right)), span)
-            for index, left in enumerate(declaring)
-            for right in declaring[index + 1 :]
-            if not (left.negated and right.negated)
-        ]
+        return [at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs]
 
     # ---- RETURN ---------------------------------------------------------------------------------
 
@@ -277,37 +488,10 @@ class _Binder:
         assert returns is not None
         if not returns.items:
             self.error("a composite event needs attributes", returns.span, "write RETURN Alert(x.id, z.ts AS left_at)")
+        items = []
         for item in returns.items:
             if any(item.expression.find_all(Equivalence)):
                 self.error("an equivalence test has no value to return", item.span, "return an attribute, such as x.id")
-                continue
-            if isinstance(item.expression.this, exp.Star):
-                yield from self.everything(item.expression, item.span)
-                continue
-            value = self.resolve(item.expression)
-            if value is None:
-                continue
-            if item.alias is not None:
-                yield Output(item.alias.text, value, item.span)
-            elif isinstance(value, exp.Column):
-                yield Output(value.name, value, item.span)
-            elif isinstance(value, exp.Dot):
-                yield Output(value.expression.name, value, item.span)
             else:
-                self.error(
-                    "this column of the result has no name", item.span, "add one with AS, such as z.ts - x.ts AS took"
-                )
-
-    def everything(self, node: exp.Expr, span: Span) -> Iterator[Output]:
-        """`x.*`: the attributes of a variable, as the catalog lists them."""
-        assert isinstance(node, exp.Column)
-        variable = self.variable_of(node)
-        if variable is None:
-            return
-        if self.catalog.types is None:
-            self.error(f"nothing is known of the attributes of {variable.name}", span, "give a catalog")
-        for attribute in variable.attributes.values():
-            name = at(exp.Identifier(this=attribute.name, quoted=True), span)
-            value = self.resolve(at(exp.Column(this=name, table=node.args["table"].copy()), span))
-            if value is not None:
-                yield Output(attribute.name, value, span)
+                items.append(item)
+        return outputs(items, self.resolve, self.variable_of, self.catalog, self.found)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
+from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.names import Parameter
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.languages.sase.binder import bind
 from sase.compiler.languages.sase.parser import parse
-from sase.compiler.languages.sase.syntax import Name, Query
+from sase.compiler.languages.sase.syntax import Name, Query, components
 
 
 def read(text: str, filename: str) -> Parsed:
     query = parse(text, filename)
-    types = dict.fromkeys(name.text for component in query.components for name in component.types)
-    every = any(component.every for component in query.components)
-    return Parsed(text, filename, query.stream, tuple(types), every, _parameters(query), partial(bind, query))
+    return parsed(query, partial(bind, query))
+
+
+def parsed(query: Query, bind: Callable[[Catalog], BoundQuery]) -> Parsed:
+    named = list(components(query.pattern))
+    types = dict.fromkeys(name.text for component in named for name in component.types)
+    every = any(component.every for component in named)
+    return Parsed(query.text, query.filename, query.stream, tuple(types), every, _parameters(query), bind)
 
 
 def _parameters(query: Query) -> frozenset[str]:

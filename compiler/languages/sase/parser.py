@@ -1,57 +1,77 @@
-"""Text → syntax tree. lark recognises, this module builds the nodes and words the syntax errors."""
+"""Text → syntax tree. lark recognises, and this module builds the nodes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import cache
-from importlib.resources import files
+from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import TypeVar, cast
 
-from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Lark, Token, Tree, UnexpectedInput
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from sase.compiler.core import scalars
+from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.durations import DAY, HOUR, MINUTE, SECOND, UNITS, microseconds, unknown_unit
-from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
+from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.names import Parameter
 from sase.compiler.core.spans import at, span_of
 from sase.compiler.core.windows import LONGEST, longest
+from sase.compiler.languages.sase.grammar import parser_of
 from sase.compiler.languages.sase.syntax import (
+    All,
+    And,
     Component,
     Duration,
     Equivalence,
     Name,
+    Not,
+    Or,
+    Part,
+    Pattern,
     Query,
     Return,
     ReturnItem,
+    Seq,
+    Some,
 )
+from sase.compiler.languages.sase.syntax_errors import syntax_error
+from sase.compiler.languages.sase.tokens import Node, extent, unquote
 
-Node = Tree[Token]
+Link = tuple[type[exp.Binary], exp.Expr, exp.Expr]
 
 
 def parse(text: str, filename: str = "<query>") -> Query:
+    builder = Builder()
+    return parse_as(builder, builder.query, parser_of(), partial(syntax_error, text=text), text, filename)
+
+
+Q = TypeVar("Q")
+
+
+def parse_as(
+    builder: Builder,
+    build: Callable[[Node, str, str], Q],
+    parser: Lark,
+    explain: Callable[[UnexpectedInput], Diagnostic],
+    text: str,
+    filename: str,
+) -> Q:
+    """Reads a text in this language, or in one that has its expressions in common."""
     try:
-        tree = _lark().parse(text)
+        tree = parser.parse(text)
     except UnexpectedInput as error:
-        raise SaseError([_syntax_error(error, text)], text, filename) from None
+        raise SaseError([explain(error)], text, filename) from None
     deep = _nested_too_deeply(tree)
     if deep is not None:
         raise SaseError([deep], text, filename)
-    builder = _Builder()
-    query = builder.query(tree, text, filename)
+    query = build(tree, text, filename)
     if builder.found:
         raise SaseError(builder.found, text, filename)
     return query
-
-
-@cache
-def _lark() -> Lark:
-    grammar = files("sase.compiler.languages.sase").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
 # ---- building -----------------------------------------------------------------------------------
@@ -86,13 +106,6 @@ _ARITHMETIC: dict[str, type[exp.Binary]] = {
 }
 
 
-def _span(part: Node | Token) -> Span:
-    if isinstance(part, Token):
-        assert part.start_pos is not None and part.end_pos is not None
-        return Span(part.start_pos, part.end_pos)
-    return Span(part.meta.start_pos, part.meta.end_pos)
-
-
 def _trees(tree: Node) -> list[Node]:
     return [child for child in tree.children if isinstance(child, Tree)]
 
@@ -112,12 +125,7 @@ def _bare(tree: Node) -> Node:
     return tree
 
 
-def _components(pattern: Node) -> list[Node]:
-    (inner,) = _trees(pattern)
-    return [inner] if inner.data == "component" else _trees(inner)
-
-
-class _Builder:
+class Builder:
     """Keeps what is wrong but not a matter of grammar, so that one run reports all of it."""
 
     def __init__(self) -> None:
@@ -128,17 +136,21 @@ class _Builder:
         pattern = _child(tree, "pattern")
         where = _child(tree, "where")
         within = _child(tree, "within")
+        timed_out = _child(within, "timed_out") if within else None
+        consume = _child(tree, "consume")
         returns = _child(tree, "return")
         assert pattern is not None
         return Query(
             text=text,
             filename=filename,
             stream=".".join(self.name(part).text for part in _trees(stream)) if stream else None,
-            components=tuple(self.component(part) for part in _components(pattern)),
+            pattern=self.pattern(cast(Node, pattern.children[0])),
             where=self.expression(cast(Node, where.children[0])) if where else None,
             within=self.window(within) if within else None,
+            timed_out=extent(timed_out) if timed_out else None,
+            consume=Name(str(consume.children[0]), extent(consume)) if consume else None,
             returns=self.returns(returns) if returns else None,
-            span=_span(pattern),
+            span=extent(pattern),
         )
 
     def name(self, tree: Node) -> Name:
@@ -147,22 +159,91 @@ class _Builder:
         if text.startswith("`"):
             text = text[1:-1].replace("``", "`")
         if "\0" in text:
-            self.found.append(Diagnostic("a name cannot hold a NUL character", _span(token)))
-        return Name(text, _span(token))
+            self.found.append(Diagnostic("a name cannot hold a NUL character", extent(token)))
+        return Name(text, extent(token))
 
-    def component(self, tree: Node) -> Component:
-        event = _child(tree, "event")
-        assert event is not None
+    def pattern(self, tree: Node) -> Pattern:
+        span = extent(tree)
+        match tree.data:
+            case "sequence":
+                return Seq(self.parts(tree, selects=True), span)
+            case "conjunction_of":
+                return And(self.parts(tree), span)
+            case "disjunction_of":
+                return Or(self.parts(tree), span)
+            case "some":
+                return self.some(tree)
+            case "all":
+                collected = self.component(_trees(tree)[0])
+                if collected.repeated:
+                    self.found.append(
+                        Diagnostic("ALL takes every event: it cannot count them, too", collected.span, "write ALL(A a)")
+                    )
+                return All(collected, span)
+            case "negated":
+                return Not(self.pattern(_trees(tree)[1]), span)
+            case _:
+                return self.component(tree)
+
+    def parts(self, tree: Node, selects: bool = False) -> tuple[Part, ...]:
+        return tuple(self.part(part, selects) for part in _trees(tree))
+
+    def part(self, tree: Node, selects: bool) -> Part:
+        (inner,) = _trees(tree)
+        pattern = self.pattern(inner)
+        if not _tokens(tree):
+            return Part(pattern)
+        (token,) = _tokens(tree)
+        mode = Name(str(token).lower(), extent(token))
+        if not selects:
+            self.found.append(
+                Diagnostic(f"{token} has no meaning here", mode.span, "it selects in SEQ: SEQ(first A a, B b)")
+            )
+        elif not isinstance(pattern, Component) or pattern.repeated:
+            self.found.append(
+                Diagnostic(f"{token} selects a single event", mode.span, "write it before a type: SEQ(first A a, B b)")
+            )
+        return Part(pattern, mode)
+
+    def some(self, tree: Node) -> Some:
+        (token,) = _tokens(tree)
+        some = Some(int(token), self.parts(tree), extent(tree))
+        if not 1 <= some.least <= len(some.parts):
+            self.found.append(
+                Diagnostic(
+                    f"ANY({token}, …) has {len(some.parts)} patterns to choose from",
+                    extent(token),
+                    "the number says how many of them a match has",
+                )
+            )
+        return some
+
+    def component(self, event: Node) -> Component:
         listed = _child(event, "any")
         types = [part for part in _trees(listed or event) if part.data == "type"]
         variable = _child(event, "variable")
+        repetition = _child(event, "repetition")
         return Component(
             types=tuple(self.event_type(part) for part in types),
             every=not types,
             variable=self.name(cast(Node, variable.children[0])) if variable else None,
-            negated=_child(tree, "negation") is not None,
-            span=_span(tree),
+            repeated=self.repeated(repetition) if repetition else None,
+            span=extent(event),
         )
+
+    def repeated(self, tree: Node) -> tuple[int, int]:
+        counts = [int(token) for token in _tokens(tree)]
+        least, most = counts[0], counts[-1]
+        if not 1 <= least <= most <= MOST_REPEATED:
+            self.found.append(
+                Diagnostic(
+                    f"an event is repeated from 1 to {MOST_REPEATED} times, and the first number is the smaller one",
+                    extent(tree),
+                    "write A{3} a or A{2,4} a; ALL(A a) collects any number of them",
+                )
+            )
+            return 1, 1
+        return least, most
 
     def event_type(self, tree: Node) -> Name:
         parts = [
@@ -170,20 +251,20 @@ class _Builder:
             for part in tree.children
             if isinstance(part, Tree) or part.type != "MINUS"
         ]
-        return Name("-".join(parts), _span(tree))
+        return Name("-".join(parts), extent(tree))
 
     def window(self, tree: Node) -> Duration | Name:
-        (inner,) = _trees(tree)
-        span = _span(inner)
+        inner = _trees(tree)[0]
+        span = extent(inner)
         match inner.data:
             case "window_parameter":
                 first = inner.children[0]
                 return Name(str(first), span) if isinstance(first, Token) else Name(self.name(first).text, span)
             case "interval_duration":
                 unit = _tokens(inner)[-1]
-                self.is_unit(Name(str(unit), _span(unit)))
+                self.is_unit(Name(str(unit), extent(unit)))
                 amount = inner.children[1]
-                value = str(amount.children[0]) if isinstance(amount, Tree) else _unquote(str(amount)).strip()
+                value = str(amount.children[0]) if isinstance(amount, Tree) else unquote(str(amount)).strip()
                 return Duration(((value, str(unit)),), span)
             case _:
                 parts: list[tuple[str, str | None]] = []
@@ -194,7 +275,7 @@ class _Builder:
                     elif part.type == "MINUS":
                         sign = "-"
                     else:
-                        self.is_unit(Name(str(part), _span(part)))
+                        self.is_unit(Name(str(part), extent(part)))
                         parts[-1] = (parts[-1][0], str(part))
                 return Duration(tuple(parts), span)
 
@@ -221,26 +302,26 @@ class _Builder:
                 self.found.append(
                     Diagnostic(
                         f"{name.text}(…) could be an event of the type {name.text}, or the value of a function",
-                        _span(only),
+                        extent(only),
                         f"write RETURN EVENT {name.text}(…) for the event, "
                         f"or RETURN {name.text}(…) AS name for the value",
                     )
                 )
-        return Return(tuple(self.return_item(argument) for argument in arguments), composite, _span(tree))
+        return Return(tuple(self.return_item(argument) for argument in arguments), composite, extent(tree))
 
     def return_item(self, tree: Node) -> ReturnItem:
         parts = _trees(tree)
         if tree.data == "star":
             everything = exp.Column(this=exp.Star(), table=_identifier(self.name(parts[0])))
-            return ReturnItem(at(everything, _span(tree)), None, _span(tree))
+            return ReturnItem(at(everything, extent(tree)), None, extent(tree))
         alias = self.name(parts[1]) if len(parts) == 2 else None
-        return ReturnItem(self.expression(parts[0]), alias, _span(tree))
+        return ReturnItem(self.expression(parts[0]), alias, extent(tree))
 
     def expression(self, tree: Node) -> exp.Expr:
-        return at(self._expression(tree), _span(tree))
+        return at(self._expression(tree), extent(tree))
 
     def _expression(self, tree: Node) -> exp.Expr:
-        span = _span(tree)
+        span = extent(tree)
         match tree.data:
             case "disjunction":
                 return scalars.balanced(exp.Or, self.operands(tree))
@@ -277,14 +358,16 @@ class _Builder:
             case "attribute":
                 variable, attribute, *steps = _trees(tree)
                 table, column = _identifier(self.name(variable)), _identifier(self.name(attribute))
-                start = at(exp.Column(this=column, table=table), _span(variable).to(_span(attribute)))
+                start = at(exp.Column(this=column, table=table), extent(variable).to(extent(attribute)))
                 return self.inside(start, steps)
             case "bare_attribute":
                 attribute, *steps = _trees(tree)
-                start = at(exp.Column(this=_identifier(self.name(attribute))), _span(attribute))
-                return self.inside(start, steps)
+                return self.inside(at(self.bare(self.name(attribute)), extent(attribute)), steps)
             case "call":
                 return self.call(tree)
+            case "arrivals":
+                aggregate = str(_tokens(tree)[0]).removesuffix("*(").lower()
+                return Arrivals(this=self.expression(_trees(tree)[0]), kind=aggregate)
             case "cast":
                 value, kind = _trees(tree)
                 return exp.Cast(this=self.expression(value), to=self.data_type(kind))
@@ -295,6 +378,10 @@ class _Builder:
             case _:
                 return self.literal(tree)
 
+    def bare(self, name: Name) -> exp.Expr:
+        """A name alone: an attribute."""
+        return exp.Column(this=_identifier(name))
+
     def operands(self, tree: Node) -> list[exp.Expr]:
         return [self.expression(part) for part in _trees(tree) if part.data != "not_word"]
 
@@ -302,19 +389,21 @@ class _Builder:
         """`a NOT IN (…)` is one comparison, unlike `NOT a IN (…)`: it matters where a type lacks the attribute."""
         if _child(tree, "not_word") is None:
             return predicate
-        negated = exp.Not(this=at(predicate, _span(tree)))
+        negated = exp.Not(this=at(predicate, extent(tree)))
         negated.meta["comparison"] = True
         return negated
 
     def comparison(self, tree: Node) -> exp.Expr:
-        """`a = b = c` is `a = b AND b = c`."""
-        operands = self.operands(tree)
         operators = [_COMPARISONS[str(token)] for token in _tokens(tree)]
         links: list[exp.Expr] = [
             at(operator(this=left.copy(), expression=right.copy()), span_of(left).to(span_of(right)))
-            for operator, (left, right) in zip(operators, pairwise(operands), strict=True)
+            for operator, left, right in self.links(operators, self.operands(tree))
         ]
         return scalars.balanced(exp.And, links)
+
+    def links(self, operators: list[type[exp.Binary]], operands: list[exp.Expr]) -> Iterable[Link]:
+        """`a = b = c` is `a = b AND b = c`."""
+        return [(operator, *pair) for operator, pair in zip(operators, pairwise(operands), strict=True)]
 
     def arithmetic(self, tree: Node) -> exp.Expr:
         operands = self.operands(tree)
@@ -327,13 +416,13 @@ class _Builder:
     def inside(self, value: exp.Expr, steps: Iterable[Node]) -> exp.Expr:
         """A field of it, and one of that, and so on."""
         for step in steps:
-            span = span_of(value).to(_span(step))
+            span = span_of(value).to(extent(step))
             if step.data == "field":
                 value = at(exp.Dot(this=value, expression=_identifier(self.name(_trees(step)[0]))), span)
             else:
                 (token,) = _tokens(step)
-                literal = exp.Literal.string(_unquote(str(token))) if token.type == "STRING" else None
-                index = at(literal or exp.Literal.number(str(token)), _span(token))
+                literal = exp.Literal.string(unquote(str(token))) if token.type == "STRING" else None
+                index = at(literal or exp.Literal.number(str(token)), extent(token))
                 value = at(exp.Bracket(this=value, expressions=[index]), span)
         return value
 
@@ -344,9 +433,9 @@ class _Builder:
         for token in _tokens(tree):
             if _COMPARISONS[str(token)] is not exp.EQ:
                 self.found.append(
-                    Diagnostic("an equivalence test takes = only", _span(token), "write [id='1'], or compare in WHERE")
+                    Diagnostic("an equivalence test takes = only", extent(token), "write [id='1'], or compare in WHERE")
                 )
-        return at(Equivalence(this=self.inside(_identifier(self.name(name)), steps), value=value), _span(tree))
+        return at(Equivalence(this=self.inside(_identifier(self.name(name)), steps), value=value), extent(tree))
 
     def call(self, tree: Node) -> exp.Expr:
         name, *arguments = _trees(tree)
@@ -357,7 +446,7 @@ class _Builder:
                 self.found.append(
                     Diagnostic(
                         "AS stands inside a function call",
-                        _span(alias[0]),
+                        extent(alias[0]),
                         "AS names a column of RETURN: put it behind the call, or return one composite event, "
                         "RETURN Alert(x.id AS item)",
                     )
@@ -377,7 +466,7 @@ class _Builder:
         for part in _trees(tree):
             if part.data == "when":
                 condition, value = (self.expression(child) for child in _trees(part))
-                ifs.append(at(exp.If(this=condition, true=value), _span(part)))
+                ifs.append(at(exp.If(this=condition, true=value), extent(part)))
             elif not ifs:
                 subject = self.expression(part)
             else:
@@ -402,24 +491,24 @@ class _Builder:
                 return exp.Literal.number(self.number(_tokens(tree)[0]))
             case "signed_number":
                 sign, number = _tokens(tree)
-                value = at(exp.Literal.number(self.number(number)), _span(number))
+                value = at(exp.Literal.number(self.number(number)), extent(number))
                 return exp.Neg(this=value) if sign.type == "MINUS" else value
             case "string":
-                return exp.Literal.string(_unquote(str(token)))
+                return exp.Literal.string(unquote(str(token)))
             case "true" | "false":
                 return exp.Boolean(this=tree.data == "true")
             case "null":
                 return exp.Null()
             case "date" | "timestamp":
-                value = at(exp.Literal.string(_unquote(str(token))), _span(tree))
+                value = at(exp.Literal.string(unquote(str(token))), extent(tree))
                 return exp.Cast(this=value, to=exp.DataType.build(str(tree.data), dialect="spark"))
             case "interval":
                 amount = _tokens(tree)[1]
-                text = _unquote(str(amount)).strip() if amount.type == "STRING" else str(amount)
+                text = unquote(str(amount)).strip() if amount.type == "STRING" else str(amount)
                 return self.interval(text, self.name(_trees(tree)[0]))
             case "duration_literal":
                 number, unit = _tokens(tree)
-                return self.interval(str(number), Name(str(unit), _span(unit)))
+                return self.interval(str(number), Name(str(unit), extent(unit)))
             case _:
                 raise AssertionError(tree.data)
 
@@ -427,7 +516,7 @@ class _Builder:
         """Spark's numbers have 38 digits at most; those with an exponent are doubles."""
         digits = sum(char.isdigit() for char in token)
         if digits > MOST_DIGITS and "e" not in token.lower():
-            self.found.append(Diagnostic(f"a number has at most {MOST_DIGITS} digits", _span(token)))
+            self.found.append(Diagnostic(f"a number has at most {MOST_DIGITS} digits", extent(token)))
             return "0"
         return str(token)
 
@@ -457,6 +546,9 @@ _INTERVAL_UNITS = ((DAY, "DAY"), (HOUR, "HOUR"), (MINUTE, "MINUTE"), (SECOND, "S
 
 MOST_DIGITS = 38
 
+MOST_REPEATED = 60
+"""Each of them is a component of its own."""
+
 MOST_LEVELS = 150
 """How deep the syntax tree of a query may be. What is built from it is walked by recursion, a few calls for each level;
 a chain of one operator counts once, however long."""
@@ -469,7 +561,7 @@ def _nested_too_deeply(tree: Node) -> Diagnostic | None:
         if level > MOST_LEVELS:
             return Diagnostic(
                 "this is nested too deeply",
-                _span(node),
+                extent(node),
                 "use fewer parentheses or calls inside each other; a chain of AND, OR or + may be as long as you like",
             )
         deeper = level + 1
@@ -481,135 +573,3 @@ def _nested_too_deeply(tree: Node) -> Diagnostic | None:
 
 def _identifier(name: Name) -> exp.Identifier:
     return at(exp.Identifier(this=name.text, quoted=True), name.span)
-
-
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
-
-
-def _unquote(token: str) -> str:
-    """A string's value: Spark's backslash escapes, and a doubled straight quote for one."""
-    quote, body = token[0], token[1:-1]
-    if quote in "'\"":
-        body = body.replace(quote * 2, "\\" + quote)
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), body, flags=re.DOTALL)
-
-
-# ---- syntax errors ------------------------------------------------------------------------------
-
-_CLAUSES = ("FROM", "EVENT", "WHERE", "WITHIN", "RETURN")
-_WORDS = {
-    "NAME": "a name",
-    "INTEGER": "a number",
-    "STRING": "a string",
-    "COMPARISON": "a comparison",
-    "COMMA": "a comma",
-    "RPAR": ")",
-    "LPAR": "(",
-    "RSQB": "]",
-    "RBRACE": "}",
-    "DOT": ".",
-    "AND": "AND",
-    "OR": "OR",
-    "AS": "AS",
-    "WHEN": "WHEN",
-    "THEN": "THEN",
-    "END": "END",
-    "NULL": "NULL",
-    "SEQ": "SEQ",
-    "ANY": "ANY",
-    **{clause: clause for clause in _CLAUSES},
-    "$END": "the end of the query",
-}
-
-
-def _syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
-    if isinstance(error, UnexpectedCharacters):
-        return _unexpected_character(text, cast(int, error.pos_in_stream))
-    assert isinstance(error, UnexpectedToken)
-    token = error.token
-    parser: Any = error.interactive_parser
-    accepted = {terminal.removeprefix("_") for terminal in (parser.accepts() if parser else error.expected)}
-    expected = [word for terminal, word in _WORDS.items() if terminal in accepted]
-    if token.type == "$END":
-        end = len(text.rstrip())
-        return Diagnostic(
-            _expected(expected, "the query ends"), Span(end, end + 1), _syntax_help(token, expected, text)
-        )
-    if text.startswith("/*", token.start_pos):
-        return Diagnostic("this comment is never closed", Span(_span(token).start, _span(token).start + 2), "add */")
-    return Diagnostic(_expected(expected, f"found {token}"), _span(token), _syntax_help(token, expected, text))
-
-
-def _expected(words: list[str], found: str) -> str:
-    if not words:
-        return f"{found.removeprefix('found ')} does not fit here"
-    shown = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-    return f"expected {shown}, but {found}"
-
-
-def _syntax_help(token: Token, expected: list[str], text: str) -> str | None:
-    before = text[: token.start_pos or 0].rstrip() if token.type != "$END" else text.rstrip()
-    if token == "(" and before.upper().endswith("SEQ"):
-        return "SEQ takes event types, ANY(…) and ! of them; a sequence inside a sequence is not part of the language"
-    if habit := _habit(token, before, expected):
-        return habit
-    if "EVENT" in expected:
-        return "a query is [FROM stream] EVENT pattern [WHERE …] [WITHIN …] [RETURN …]"
-    if token.type == "NAME":
-        keywords = [word for word in expected if word.isupper() and word.isalpha()]
-        near = did_you_mean(str(token), keywords)
-        if near.startswith("did you mean"):
-            return near
-    if token.type in _CLAUSES or str(token).upper() in _CLAUSES:
-        return "the clauses come in the order FROM, EVENT, WHERE, WITHIN, RETURN, each at most once"
-    return None
-
-
-# What people write out of habit: the word that it stumbles over, or the one before.
-_HABITS = {
-    "SELECT": "there are no subqueries: give the values as a list, IN {name}, or join the matches in Spark",
-    "ORDER": "matches come in no order: sort them in Spark, matches.orderBy(…)",
-    "LIMIT": "take some of the matches in Spark, matches.limit(…)",
-    "GROUP": "group the matches in Spark, matches.groupBy(…)",
-    "HAVING": "group and filter the matches in Spark, matches.groupBy(…)",
-    "DISTINCT": "drop equal matches in Spark, matches.distinct()",
-    "OVER": "functions that look at other rows are for the matches, in Spark",
-    "PARTITION": "[id] in WHERE makes all events of a match agree on id",
-}
-
-
-def _habit(token: Token, before: str, expected: list[str]) -> str | None:
-    words = before.upper().split()
-    last = words[-1].rpartition("(")[2] if words else ""
-    if "EVENT" not in expected and (habit := _HABITS.get(str(token).upper()) or _HABITS.get(last)):
-        return habit
-    in_pattern = ")" in expected and "a comparison" not in expected and "a string" not in expected
-    match str(token):
-        case "*" if before.upper().endswith("COUNT("):
-            return "count the matches in Spark, matches.count()"
-        case "*" if last == "RETURN":
-            return "x.* has all attributes of x; without RETURN, a match has those of all events"
-        case "+" | "*" | "?" | "{" if in_pattern:
-            return "a component is one event: name each of them, SEQ(A a1, A a2)"
-        case "=" | "-" if in_pattern:
-            return "components are separated by commas, SEQ(A x, B y)"
-        case _ if str(token).upper() == "AS" and "a name" in expected:
-            return "the variable stands right behind the type, A x"
-        case _ if token.type == "STRING" and last == "WITHIN":
-            return f"write it without quotes, WITHIN {_unquote(str(token))}"
-        case _ if str(token).upper() in ("EVENT", "FROM") and "the end of the query" in expected:
-            return "there is one query at a time: put another one into a file of its own"
-    return None
-
-
-def _unexpected_character(text: str, position: int) -> Diagnostic:
-    char = text[position]
-    span = Span(position, position + 1)
-    if char in "'\"‘’“”`":
-        what = "name in backquotes" if char == "`" else "string"
-        return Diagnostic(f"this {what} is never closed", span, f"add the closing {_CLOSING.get(char, char)}")
-    help = "a value that is given with the query is written {name}" if char in ":$?@" else None
-    return Diagnostic(f"{char!r} is not part of the language here", span, help)
-
-
-_CLOSING = {"‘": "’", "“": "”"}

@@ -6,6 +6,7 @@ a node of this language alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -47,14 +48,80 @@ class Name:
 
 @dataclass(frozen=True)
 class Component:
-    """`TYPE x`, `ANY(A, B) x`, `ANY(*) x` or one of them under `!`."""
+    """`TYPE x`, `ANY(A, B) x` or `ANY(*) x`; `A{2,4} x` is repeated."""
 
     types: tuple[Name, ...]
     every: bool
     """`ANY(*)`: all types that the catalog has."""
     variable: Name | None
-    negated: bool
+    repeated: tuple[int, int] | None
     span: Span
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operand of SEQ, AND, OR or ANY; only in SEQ it may select, `first A a`."""
+
+    pattern: Pattern
+    mode: Name | None = None
+
+
+@dataclass(frozen=True)
+class Seq:
+    parts: tuple[Part, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class And:
+    parts: tuple[Part, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Or:
+    parts: tuple[Part, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Some:
+    """`ANY(2, A a, B b, C c)`: so many of its parts, in any order."""
+
+    least: int
+    parts: tuple[Part, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Not:
+    pattern: Pattern
+    span: Span
+
+
+@dataclass(frozen=True)
+class All:
+    """`ALL(T t)`: every event that could stand there."""
+
+    component: Component
+    span: Span
+
+
+Pattern = Component | Seq | And | Or | Some | Not | All
+
+
+def components(pattern: Pattern) -> Iterator[Component]:
+    """In the order of the text."""
+    match pattern:
+        case Component():
+            yield pattern
+        case All():
+            yield pattern.component
+        case Not():
+            yield from components(pattern.pattern)
+        case Seq() | And() | Or() | Some():
+            for part in pattern.parts:
+                yield from components(part.pattern)
 
 
 @dataclass(frozen=True)
@@ -82,8 +149,10 @@ class Query:
     text: str
     filename: str
     stream: str | None
-    components: tuple[Component, ...]
+    pattern: Pattern
     where: exp.Expr | None
     within: Duration | Name | None  # a Name is a parameter: `WITHIN T`
+    timed_out: Span | None
+    consume: Name | None  # EXCLUSIVE or SHARED
     returns: Return | None
     span: Span  # of the pattern

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sase.compiler.core.bound import BoundQuery, EquivalenceTest
 from sase.compiler.core.errors import OptionError
-from sase.compiler.plan.logical import Plan
+from sase.compiler.plan.keys import keys
+from sase.compiler.plan.logical import BranchPlan, Plan
 
 
 def partition_by_equivalence(plan: Plan) -> Plan:
@@ -13,11 +16,15 @@ def partition_by_equivalence(plan: Plan) -> Plan:
     others are left to construction (dynamic filtering), or filter transitions in the scan (Multi-PAIS).
 
     May not touch a test that leaves a positive component out, `SEQ(A x, B y, C z) WHERE x.id = z.id`: an event of B
-    belongs to every partition. Nor one in which an event has two keys, `SEQ(A x, A y) WHERE x.src = y.dst`.
+    belongs to every partition. Nor one in which an event has two keys, `SEQ(A x, A y) WHERE x.src = y.dst`. Where a
+    pattern is no sequence, a key is a test of every branch, and of its groups: `AND(A x, B y, NOT C n) WHERE x.id =
+    y.id` has none.
     """
     usable = partitioning(plan.query)
     kind = plan.strategy.equivalence_kind
     partition = {"selection": (), "pais": _one(usable, plan), "multi-pais": _one(usable, plan)}.get(kind, usable)
+    if plan.branches:
+        return plan.with_scan(partition=partition).with_branches(lambda branch: _without(branch, partition))
     cross = tuple(test for test in usable if test not in partition) if kind == "multi-pais" else ()
     kept = tuple(test for test in plan.selection.equivalences if test not in partition)
     return plan.with_scan(partition=partition, cross=cross).with_selection(equivalences=kept)
@@ -25,7 +32,19 @@ def partition_by_equivalence(plan: Plan) -> Plan:
 
 def partitioning(query: BoundQuery) -> tuple[EquivalenceTest, ...]:
     """The tests that may partition the stacks."""
+    if not query.is_sequence:
+        return keys(query)
     return tuple(test for test in query.equivalences if _covers(test, query) and _one_key_per_event(test, query))
+
+
+def _without(branch: BranchPlan, partition: tuple[EquivalenceTest, ...]) -> BranchPlan:
+    """The branch without what events of one key agree on."""
+    kept = tuple(
+        test
+        for test in branch.selection.equivalences
+        if not any({*test.positive} <= {*key.positive, *key.negated} for key in partition)
+    )
+    return replace(branch, selection=replace(branch.selection, equivalences=kept))
 
 
 def _one(usable: tuple[EquivalenceTest, ...], plan: Plan) -> tuple[EquivalenceTest, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from sase.compiler.plan.logical import Plan
+from sase.compiler.plan.reach import reach
 
 
 def slice_by_time(plan: Plan) -> Plan:
@@ -9,6 +10,7 @@ def slice_by_time(plan: Plan) -> Plan:
     Each slice reports the matches whose last event it owns, and events are copied to every slice that their window
     reaches. How long a slice is, if any, is a matter of cost: `choose`. May not touch a query without WITHIN (any two
     events can be in one match), nor one whose window does not prune (copies would build sequences that no slice owns).
+    Nor CONSUME EXCLUSIVE: whether an event is used up is known where all of its matches are.
     """
     return (
         plan.with_scan(slice=plan.strategy.slice) if isinstance(plan.strategy.slice, int) and can_slice(plan) else plan
@@ -16,4 +18,6 @@ def slice_by_time(plan: Plan) -> Plan:
 
 
 def can_slice(plan: Plan) -> bool:
+    if plan.branches:
+        return reach(plan.query.branches) is not None and plan.query.consume == "shared"
     return plan.query.within is not None and plan.scan.window and plan.construction.window and plan.needs_kernel

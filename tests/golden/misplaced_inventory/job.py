@@ -78,12 +78,12 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         time="ts",
         order=None,
         states="_states",
+        code="id",  # not sorted yet: the worker sorts by it and the time
         emit=EMIT,
         options=options,
     )
     return (
         events.repartition("id")
-        .sortWithinPartitions("id", "ts")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
     )

@@ -77,12 +77,13 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         time="ts",
         order=None,
         states="_states",
+        code="_code",  # not sorted yet: the worker sorts by it and the time
         emit=EMIT,
         options=options,
     )
     return (
         events.repartition("attr1", "attr2")
-        .sortWithinPartitions("attr1", "attr2", "ts")
+        .withColumn("_code", F.xxhash64("attr1", "attr2"))
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
     )

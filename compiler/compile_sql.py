@@ -1,0 +1,37 @@
+"""The compiler of SQL as one call: text → statement with views → plans of its clauses → job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sase.compiler.emit.explain_sql import explain_sql
+from sase.compiler.languages.sql.statement import read_statement
+from sase.compiler.plan.rows import row_plan
+from sase.compiler.plan.statement import PlannedStatement, PlannedView
+
+
+@dataclass(frozen=True)
+class CompiledSql:
+    statement: PlannedStatement
+    version: str
+    standalone: str | None
+
+    @cached_property
+    def job(self) -> str:
+        from sase.compiler.emit.sql import generate_sql  # and jinja2, of which a plan has no need
+
+        return generate_sql(self.statement, self.version, self.standalone)
+
+    def explain(self) -> str:
+        return explain_sql(self.statement)
+
+
+def compile_statement(
+    text: str, filename: str, dialect: str, *, version: str, standalone: str | None = None
+) -> CompiledSql:
+    read = read_statement(text, filename, dialect)
+    views = tuple(
+        PlannedView(view.name, view.marker, view.reads, row_plan(view.clause, text, filename)) for view in read.views
+    )
+    return CompiledSql(PlannedStatement(text, filename, read.query, views), version, standalone)

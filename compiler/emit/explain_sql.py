@@ -1,0 +1,130 @@
+"""What `sase explain` says of a statement: what stays SQL, and how each clause is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sase.compiler.core.rows import Address
+from sase.compiler.emit.quote import printable
+from sase.compiler.plan.automaton import ACCEPT
+from sase.compiler.plan.rows import Condition, Constant, Key, Label, LookUp, Operation, RowPlan
+from sase.compiler.plan.statement import PlannedStatement, PlannedView, printed
+
+_SHOWN = {
+    "one row": "one row per match",
+    "all rows": "all rows of a match, and one for an empty match",
+    "all rows but empty matches": "all rows of a match, none for an empty match",
+    "all rows and unmatched rows": "all rows of a match, and those of none",
+}
+
+
+_LINEAR = "linear: no step is taken back, since conditions are about single rows"
+_SEARCH = "a search, since conditions are about rows mapped before: pruned by what single rows allow, within a budget"
+
+
+def explain_sql(statement: PlannedStatement) -> str:
+    lines = ["Statement", f"  {printable(printed(statement.query, statement.views))}"]
+    if not statement.views:
+        lines += ["", "There is no MATCH_RECOGNIZE: Spark runs the statement as it stands."]
+    for view in statement.views:
+        lines += ["", f"{{{view.name}}}: MATCH_RECOGNIZE", *_view(view, statement)]
+    return "\n".join(lines) + "\n"
+
+
+def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
+    plan = view.plan
+    rows: list[tuple[str, str]] = [("reads", printed(view.reads, statement.views))]
+    rows.append(("partitions", ", ".join(plan.by) or "none: one core does all the work"))
+    rows.append(("order", ", ".join(map(_key, plan.order)) or "none: rows come in any order"))
+    for name, text in plan.computed.items():
+        rows.append(("", f"{name} = {text}"))
+    for name, each in plan.neighbours.items():
+        function = "lag" if each.step < 0 else "lead"
+        rows.append(("window", f"{name} = {function}({each.sql}, {abs(each.step)})"))
+    for name, text in plan.terms.items():
+        rows.append(("value", f"{name} = {text}"))
+    for name, condition in plan.fills.items():
+        rows.append((f"may be {name}", condition))
+    for name, running in plan.running.items():
+        rows.append((f"is {name} if", _condition(running)))
+    rows += _automaton(plan)
+    rows.append(("walk", _SEARCH if plan.running else _LINEAR))
+    rows.append(("next match", _skip(plan)))
+    if plan.within:
+        unit = " microseconds" if plan.within.in_time else ""
+        rows.append(("window", f"less than {plan.within.length:,}{unit} from the first row to the last"))
+    rows.append(("output", _SHOWN[plan.shown]))
+    for name, look_up in plan.look_ups.items():
+        rows.append(("looks up", f"{name} = {_looked_up(look_up)}"))
+    for measure in plan.measures:
+        rows.append(("measure", f"{measure.name} = {measure.sql}"))
+    width = max(len(head) for head, _ in rows)
+    last = None
+    for head, text in rows:
+        yield f"  {'' if head == last else head:<{width}}  {printable(text)}".rstrip()
+        last = head
+
+
+def _automaton(plan: RowPlan) -> Iterator[tuple[str, str]]:
+    found = plan.automaton
+    names = [f"{symbol}#{at}" if found.symbols.count(symbol) > 1 else symbol for at, symbol in enumerate(found.symbols)]
+
+    def listed(targets: tuple[int, ...]) -> str:
+        return " | ".join("end" if each == ACCEPT else names[each] for each in targets) or "nothing"
+
+    yield "pattern", f"begins with {listed(found.start)}"
+    if found.first != found.start:
+        yield "pattern", f"on the first row of a partition, begins with {listed(found.first)}"
+    for at, targets in enumerate(found.follow):
+        ends = " (or the partition ends)" if at in found.ends and ACCEPT not in targets else ""
+        yield "pattern", f"{names[at]} → {listed(targets)}{ends}"
+
+
+def _key(key: Key) -> str:
+    return f"{key.column}{' DESC' if key.descending else ''} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+
+def _skip(plan: RowPlan) -> str:
+    match plan.skip.to:
+        case "past last row":
+            return "behind the last row of a match"
+        case "next row":
+            return "at the row behind the first one of a match"
+        case end:
+            return f"at the {end} row of {' or '.join(plan.skip.variables)}"
+
+
+def _looked_up(look_up: LookUp) -> str:
+    rows = _rows(look_up.address)
+    match look_up.kind:
+        case "MatchNumber":
+            return "the number of the match"
+        case "Classifier":
+            return f"the variable of {rows}"
+        case "At":
+            return f"{look_up.column} of {rows}"
+        case "Over":
+            of = " or ".join(look_up.address.variables) if look_up.address.variables else "the match"
+            semantics = "" if look_up.address.final else ", so far"
+            return f"{look_up.function}({look_up.column or '*'}) over the rows of {of}{semantics}"
+
+
+def _condition(condition: Condition) -> str:
+    match condition:
+        case LookUp():
+            return _looked_up(condition)
+        case Constant(value):
+            return "NULL" if value is None else str(value)
+        case Label(name):
+            return name
+        case Operation(sign, (part,)):
+            return f"{_condition(part)} IS NULL" if sign == "IS NULL" else f"{sign} ({_condition(part)})"
+        case Operation(sign, parts):
+            return f" {sign} ".join(f"({_condition(part)})" for part in parts)
+
+
+def _rows(address: Address) -> str:
+    end = "first" if address.first else "last"
+    of = f" of {' or '.join(address.variables)}" if address.variables else ""
+    away = f", {address.offset} {'further' if address.first else 'before'}" if address.offset else ""
+    return f"the {end} row{of}{away}{'' if address.final else ', so far'}"

@@ -1,0 +1,100 @@
+"""A bound query in words of SASE, whatever it was written in: the shortest way to learn what it means."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+from sqlglot import exp
+
+from sase.compiler.core import scalars
+from sase.compiler.core.bound import Apart, BoundQuery, EquivalenceTest, Latest, Variable
+from sase.compiler.core.errors import OptionError
+from sase.compiler.core.fields import of_variable
+
+
+def spelled(query: BoundQuery) -> str:
+    """Read again, it has the same matches. OptionError where SASE has no words for them."""
+    lines = [f"EVENT {_pattern(query)}"]
+    tests = [_test(query, test) for test in query.equivalences]
+    if parts := [*tests, *(_text(query, part.condition) for part in query.predicates)]:
+        lines.append("WHERE " + "\n  AND ".join(parts))
+    if within := _window(query):
+        lines.append(f"WITHIN {within}")
+    if query.returns is not None:
+        columns = [f"{_text(query, output.value)} AS {_name(output.name)}" for output in query.returns]
+        listed = ", ".join(columns)
+        lines.append(f"RETURN EVENT {_name(query.composite)}({listed})" if query.composite else f"RETURN {listed}")
+    return "\n".join(lines) + "\n"
+
+
+def _pattern(query: BoundQuery) -> str:
+    if query.is_sequence:
+        ranks = {name: 2 * at for at, name in enumerate(query.chain.variables)}
+        for variable in query.negated:
+            after, _ = query.neighbours(variable.name)
+            ranks[variable.name] = -1 if after is None else ranks[after] + 1
+        ordered = sorted(query.variables, key=lambda variable: ranks[variable.name])
+        parts = [_component(variable, variable in query.negated) for variable in ordered]
+        return parts[0] if len(parts) == 1 else f"SEQ({', '.join(parts)})"
+    if _together(query) is not None:
+        return f"AND({', '.join(_component(variable, False) for variable in query.positive)})"
+    raise OptionError("SASE has no words for this query: its parts have windows, orders or results of their own")
+
+
+def _together(query: BoundQuery) -> int | None:
+    """The window of events in any order, and nothing else."""
+    if len(query.branches) > 1 or query.selection or query.arrays or query.timed_out or query.consume == "exclusive":
+        return None
+    (branch,) = query.branches
+    lengths = {each.ticks for each in branch.apart}
+    if branch.before or branch.groups or len(lengths) != 1 or branch.instant != Latest():
+        return None
+    (ticks,) = lengths
+    every = {Apart(one, other, ticks) for one, other in permutations(branch.variables, 2)}
+    return ticks if set(branch.apart) == every else None
+
+
+def _window(query: BoundQuery) -> str | None:
+    if query.within is not None:
+        return query.within.text
+    ticks = None if query.is_sequence else _together(query)
+    return None if ticks is None else str(ticks) if query.time_kind == "integer" else f"{ticks} microseconds"
+
+
+def _component(variable: Variable, negated: bool) -> str:
+    types = ", ".join(map(_type, variable.types))
+    event = f"{types if len(variable.types) == 1 else f'ANY({types})'} {_name(variable.name)}"
+    return f"!({event})" if negated else event
+
+
+def _type(name: str) -> str:
+    return name if all(map(scalars.is_plain_name, name.split("-"))) else _name(name)
+
+
+def _name(name: str) -> str:
+    return scalars.column_sql(name)
+
+
+def _test(query: BoundQuery, test: EquivalenceTest) -> str:
+    """`[id]` where that says the same: of all that declare it."""
+    places = test.positive + test.negated
+    names = {attribute for _, attribute in places}
+    declaring = [each.name for each in query.variables if any(name.lower() in each.attributes for name in names)]
+    if len(names) == 1 and sorted(declaring) == sorted(name for name, _ in places):
+        return f"[{_name(str(next(iter(names))))}]"
+    columns = [of_variable(variable, attribute) for variable, attribute in test.positive]
+    equal = [exp.EQ(this=one.copy(), expression=other.copy()) for one, other in pairwise(columns)]
+    equal += [
+        exp.EQ(this=columns[0].copy(), expression=of_variable(variable, attribute))
+        for variable, attribute in test.negated
+    ]
+    return " AND ".join(map(scalars.sql, equal))
+
+
+def _text(query: BoundQuery, node: exp.Expr) -> str:
+    arrivals = {arrival.name for arrival in query.arrivals}
+    text = scalars.sql(node)
+    for column in scalars.columns(node):
+        if column.name in arrivals:
+            text = text.replace(scalars.sql(column), column.name)
+    return f"({text})" if isinstance(node, exp.Or) else text

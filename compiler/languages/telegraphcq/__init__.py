@@ -1,0 +1,1 @@
+"""TelegraphCQ's event operators: SELECT … FROM streams PARTITION BY … EVENT FOLLOWS(…) WHERE …"""

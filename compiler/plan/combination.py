@@ -1,0 +1,322 @@
+"""Logical plan → physical plan, for patterns that are no sequence: branches, groups, arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+
+from sqlglot import exp
+
+from sase.compiler.core import scalars
+from sase.compiler.core.bound import Before, Derived, Earliest, EquivalenceTest, Predicate
+from sase.compiler.core.fields import Path, of_event
+from sase.compiler.plan.columns import Columns, chain_sql, function_name, in_order, operand_sql, where_some_fills
+from sase.compiler.plan.logical import BranchPlan, GroupPlan, Plan
+from sase.compiler.plan.physical import (
+    Arrays,
+    Branch,
+    Clause,
+    Combination,
+    Compare,
+    Computed,
+    Exclude,
+    Group,
+    Keep,
+    PhysicalPlan,
+    Read,
+    Result,
+    Select,
+    Slices,
+    Ticks,
+)
+from sase.compiler.plan.reach import reach
+
+Condition = tuple[str, frozenset[str]]
+"""SQL, and the variables that it names."""
+
+
+class CombinationPlanner(Columns):
+    def __init__(self, plan: Plan, stream: bool) -> None:
+        super().__init__(plan, stream)
+        self.branches = plan.branches
+        self.array_of = {element: array for array, elements in self.query.arrays.items() for element in elements}
+        self.bound = [self.values_of(each) for each in self.branches]
+        """For each branch, what its matches have a value for; the others are NULL."""
+        everything = frozenset[str]().union(*self.bound)
+        self.carried = {each.name: set() for each in self.query.variables if each.name in everything}
+
+    def values_of(self, each: BranchPlan) -> frozenset[str]:
+        added = [name for group in each.groups if group.collects for name in group.group.variables]
+        arrays = [self.array_of[name] for name in each.branch.variables if name in self.array_of]
+        return frozenset([*each.branch.variables, *added, *arrays])
+
+    def plan_all(self) -> PhysicalPlan:
+        after = [*self.decided(), *self.selection()]
+        result = self.result()
+        emit = self.emit()
+        kernel = self.kernel(emit)
+        fills = [self.fill(self.query.variable(name)) for name in kernel.variables]
+        types = self.types(emit, self.query.predicates, self.query.equivalences)
+        read = Read(types, None if self.stream else where_some_fills(fills))
+        travelling = self.travelling(kernel, emit)
+        together = self.together(kernel, travelling, self.slices())
+        steps = (*self.terms.values(), *self.keys, *together, kernel, *after, *self.arrays(), result)
+        return PhysicalPlan(
+            query=self.query,
+            stream=self.stream,
+            steps=(read, *fills, *steps),
+            emit=emit,
+            selected=self.selected(read, travelling),
+            roles=self.names.roles,
+            flags=self.flags,
+        )
+
+    def slices(self) -> Slices | None:
+        length, far = self.plan.scan.slice, reach(self.query.branches)
+        if length is None or far is None:
+            return None
+        return Slices(length, looks_ahead=far.ahead > 0, reach=(far.back, far.ahead))
+
+    # ---- the kernel -----------------------------------------------------------------------------
+
+    def kernel(self, emit: Mapping[str, tuple[str, ...]]) -> Combination:
+        self.require_values()
+        keys = tuple(map(self.key, self.plan.scan.partition, self.key_names))
+        computes_with_time = self.stream or self.plan.scan.slice is not None
+        return Combination(
+            branches=tuple(self.branch(each, emit) for each in self.branches),
+            once=self.query.once,
+            select=tuple(self.query.selection.items()),
+            exclusive=self.query.consume == "exclusive",
+            keys=keys,
+            time=self.names.roles["time"] if computes_with_time else self.query.time,
+        )
+
+    def branch(self, each: BranchPlan, emit: Mapping[str, tuple[str, ...]]) -> Branch:
+        branch = each.branch
+        where = [*self.checks(each), *self.key_checks(each)]
+        # What is collected and then not asked for need not be looked for.
+        groups = [group for group in each.groups if not group.collects or set(group.group.variables) & emit.keys()]
+        return Branch(
+            variables=branch.variables,
+            before=_sorted(branch.before, branch.variables),
+            apart=branch.apart,
+            where=tuple(clause for _, clause in where),
+            conditions=tuple(condition for condition, _ in where),
+            groups=tuple(self.group(group, each, branch.variables) for group in groups),
+            instant=branch.instant,
+            order=each.order,
+        )
+
+    def group(self, each: GroupPlan, branch: BranchPlan, around: tuple[str, ...]) -> Group:
+        group, names = each.group, (*around, *each.group.variables)
+        return Group(
+            variables=group.variables,
+            before=_sorted(group.before, names),
+            apart=group.apart,
+            where=(*self.group_checks(each), *self.group_key_checks(each, branch)),
+            groups=tuple(self.group(inner, branch, names) for inner in each.groups),
+            collect=each.collects,
+        )
+
+    def checks(self, each: BranchPlan) -> list[tuple[str, Clause]]:
+        """What is checked between the events of a match, each with the condition that it comes from."""
+        construction = each.construction
+        found = [(str(part), clause) for part in construction.predicates for clause in self.clauses(part)]
+        found += [both for test in construction.equivalences for both in self.equalities(test)]
+        return found
+
+    def equalities(self, test: EquivalenceTest) -> Iterator[tuple[str, Clause]]:
+        for left, right in pairwise(test.positive):
+            yield f"{'.'.join(left)} = {'.'.join(right)}", (self.equal(left, right),)
+
+    def group_checks(self, each: GroupPlan) -> list[Clause]:
+        """What an event of a group must meet to count, besides its key."""
+        found = [clause for part in each.predicates for clause in self.clauses(part)]
+        for test in each.equivalences:
+            for name in each.group.variables:
+                attribute = test.attribute(name)
+                if attribute is not None and not any(key.attribute(name) == attribute for key in self.partition):
+                    found.append((self.equal((name, attribute), test.positive[0]),))
+        return found
+
+    # ---- NULL -----------------------------------------------------------------------------------
+
+    @property
+    def partition(self) -> tuple[EquivalenceTest, ...]:
+        return self.plan.scan.partition
+
+    def require_values(self) -> None:
+        """A comparison with NULL never holds, so an event that lacks the value of a lone comparison drops out early: if
+        it does so wherever its variable stands, as it has one state bit for all of these places."""
+        needed: dict[str, list[dict[str, None]]] = {}
+
+        def need(names: Iterable[str], clauses: Iterable[Clause], key: bool) -> None:
+            for name in names:
+                keys = [test.attribute(name) for test in self.partition] if key else []
+                needed.setdefault(name, []).append(dict.fromkeys([*filter(None, keys), *self.lone(clauses, name)]))
+
+        def need_in(group: GroupPlan) -> None:
+            need(group.group.variables, self.group_checks(group), key=True)
+            for inner in group.groups:
+                need_in(inner)
+
+        for each in self.branches:
+            clauses = [clause for _, clause in self.checks(each)]
+            # A lone event need not agree with anything: without a value, nothing that could be added forbids it.
+            need(each.branch.variables, clauses, key=len(each.branch.variables) > 1)
+            for group in each.groups:
+                need_in(group)
+        for name, (first, *others) in needed.items():
+            self.not_null[name] = {column: None for column in first if all(column in other for other in others)}
+
+    def lone(self, clauses: Iterable[Clause], name: str) -> Iterator[str]:
+        """The attributes of a variable that clauses of one comparison need."""
+        ours = {term.name for term in self.terms.values()}
+        for clause in clauses:
+            match clause:
+                case (Compare() as only,):
+                    sides = ((only.left, only.left_column), (only.right, only.right_column))
+                    yield from (column for side, column in sides if side == name and column not in ours)
+
+    def key_checks(self, each: BranchPlan) -> Iterator[tuple[str, Clause]]:
+        """Events of one key agree on it, unless it is NULL. Where nothing keeps such events out, it is compared."""
+        for key in self.partition:
+            places = [(name, attribute) for name in each.branch.variables if (attribute := key.attribute(name))]
+            if len(places) > 1 and not any(self.has_value(*place) for place in places):
+                yield from self.equalities(EquivalenceTest(tuple(places)))
+
+    def group_key_checks(self, each: GroupPlan, branch: BranchPlan) -> Iterator[Clause]:
+        if len(branch.branch.variables) > 1:
+            return  # the events of the match have a key, and those that could be added have the same
+        for key in self.partition:
+            for name in each.group.variables:
+                attribute, (alone,) = key.attribute(name), branch.branch.variables
+                partner = key.attribute(alone)
+                if attribute and partner and not self.has_value(name, attribute):
+                    yield (self.equal((name, attribute), (alone, partner)),)
+
+    def has_value(self, variable: str, attribute: str) -> bool:
+        return attribute in self.not_null.get(variable, {})
+
+    def key(self, test: EquivalenceTest, name: str) -> str:
+        """The column of a test: the attribute itself, or one of ours where it goes by several names."""
+        places = test.positive + test.negated
+        names = {attribute for _, attribute in places}
+        if len(names) == 1 and not any(isinstance(each, Path) for each in names) and self.everywhere(test):
+            return names.pop()
+        cases = " ".join(f"WHEN {self.flag(variable)} THEN {of_event(attribute)}" for variable, attribute in places)
+        self.keys.append(Computed(name, f"CASE {cases} END"))
+        return name
+
+    def everywhere(self, test: EquivalenceTest) -> bool:
+        """Whether every variable has a place in the test; one that is alone in its branches may have none."""
+        return all(test.attribute(variable.name) is not None for variable in self.query.variables)
+
+    # ---- after the kernel -----------------------------------------------------------------------
+
+    def decided(self) -> Iterator[Keep | Exclude]:
+        """The groups that Spark has the last word on: each match brings their events along."""
+        found: dict[str, dict[int, tuple[Predicate, ...]]] = {}
+        folds: dict[str, str] = {}
+        for at, each in enumerate(self.branches):
+            for group in (group for group in each.groups if group.late):
+                (name,) = group.group.variables
+                found.setdefault(name, {})[at] = group.late
+                folds[name] = group.group.fold
+        for index, (name, late) in enumerate(found.items()):
+            asked: dict[Condition, list[int]] = {}
+            for at, parts in late.items():
+                for part in parts:
+                    self.carry_columns(part.condition)
+                    asked.setdefault((operand_sql(part.condition), part.variables - {name}), []).append(at)
+            if not self.carried[name]:
+                self.carry((name, self.query.time))
+            guarded = [(self.guarded(condition, at, [*late]), at) for condition, at in asked.items()]
+            conditions = tuple(text if at == [*late] else f"({text})" for text, at in guarded)
+            variable = self.query.variable(name)
+            if folds[name] == "collect":
+                yield Keep(name, function_name("keep", variable, index), conditions)
+            else:
+                optional = any(name not in values for values in self.bound)
+                yield Exclude(name, function_name("without", variable, index), conditions, optional)
+
+    def selection(self) -> Iterator[Select]:
+        asked: dict[Condition, list[int]] = {}
+        for at, each in enumerate(self.branches):
+            for test in each.selection.equivalences:
+                self.carry(*test.positive)
+                names = frozenset(name for name, _ in test.positive)
+                asked.setdefault((chain_sql(test.positive), names), []).append(at)
+            for part in each.selection.predicates:
+                self.carry_columns(part.condition)
+                asked.setdefault((str(part), part.variables), []).append(at)
+        everywhere = [*range(len(self.branches))]
+        if asked:
+            yield Select(tuple(self.guarded(condition, at, everywhere) for condition, at in asked.items()))
+
+    def guarded(self, condition: Condition, asked: list[int], among: list[int]) -> str:
+        """A condition of some branches, in SQL that holds for the matches of the others: by what they do not bind."""
+        sql, names = condition
+        if asked == among:
+            return sql
+        sometimes = [name for name in sorted(names) if any(name not in self.bound[at] for at in among)]
+        if asked == [at for at in among if names <= self.bound[at]]:
+            self.carry(*((name, self.query.time) for name in sometimes))
+            return " OR ".join([*(f"{scalars.column_sql(name)} IS NULL" for name in sometimes), f"({sql})"])
+        known = sorted({name for at in among for name in self.bound[at]} - self.query.arrays.keys())
+        told = [name for name in known if any(name not in self.bound[at] for at in among)]
+        self.carry(*((name, self.query.time) for name in told))
+        others = [
+            " AND ".join(
+                f"{scalars.column_sql(name)} IS {'NOT ' if name in self.bound[at] else ''}NULL" for name in told
+            )
+            for at in among
+            if at not in asked
+        ]
+        return " OR ".join(f"({text})" if " AND " in text or text is sql else text for text in [*others, sql])
+
+    def arrays(self) -> Iterator[Arrays]:
+        """For the result alone: conditions and RETURN speak of the single events."""
+        if self.query.arrays and self.query.returns is None:
+            yield Arrays(self.query.arrays, always=frozenset.intersection(*self.bound))
+
+    def result(self) -> Result:
+        wanted = [name for name in self.carried if name in self.query.bound or name in self.query.collected]
+        shown = tuple(dict.fromkeys(self.array_of.get(name, name) for name in wanted))
+        columns: list[tuple[str, str]] | None = None
+        if self.query.returns is None:
+            self.carry_whole(wanted)
+        else:
+            for output in self.query.returns:
+                self.carry_columns(output.value)
+            columns = [(scalars.sql(output.value), output.name) for output in self.query.returns]
+            if self.query.composite is not None:
+                columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
+        instants = [each.branch.instant for each in self.branches]
+        lengths = dict.fromkeys(each.ticks for each in instants if isinstance(each, Earliest | Derived))
+        return Result(
+            columns=None if columns is None else tuple(columns),
+            variables=shown,
+            times=Ticks(like=next(name for name in wanted if name in self.query.bound), lengths=tuple(lengths)),
+            reached=max((each.branch.variables for each in self.branches), key=len) if self.query.timed_out else (),
+        )
+
+    def carry_whole(self, names: Iterable[str]) -> None:
+        for name in names:
+            attributes = self.query.variable(name).attributes.values()
+            self.carry(*((name, attribute.name) for attribute in attributes))
+
+    def emit(self) -> dict[str, tuple[str, ...]]:
+        if not self.plan.pruned:
+            self.carry_whole(self.carried)
+        if not any(self.carried.values()):
+            self.carry((self.branches[0].branch.variables[0], self.query.time))  # a match is still a row
+        for elements in self.query.arrays.values():  # of one type, to be the elements of one array
+            together = set[str]().union(*(self.carried[name] for name in elements))
+            self.carried.update({name: together for name in elements})
+        return {name: in_order(self.query.variable(name), columns) for name, columns in self.carried.items() if columns}
+
+
+def _sorted(before: Iterable[Before], names: tuple[str, ...]) -> tuple[Before, ...]:
+    return tuple(sorted(before, key=lambda pair: (names.index(pair[0]), names.index(pair[1]))))

@@ -1,0 +1,384 @@
+"""A bound MATCH_RECOGNIZE clause → what Spark computes, what the kernel walks, and what is looked up in a match.
+
+Spark computes everything about single rows: the values of neighbours (PREV and NEXT, by window functions over the same
+order), and for each variable whether a row may be mapped to it. The kernel finds the matches, and looks up the values
+that the measures ask for at rows of a match. Spark then evaluates the measures over these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from sqlglot import exp
+
+from sase.compiler.core.durations import UNITS, microseconds
+from sase.compiler.core.errors import Diagnostic, SaseError, Span
+from sase.compiler.core.rows import Address, At, Classifier, MatchNumber, Over, RowClause, Shown, Skip, Window
+from sase.compiler.core.scalars import column_sql, conjunction, sql, unparenthesised
+from sase.compiler.plan.automaton import Automaton, TooLarge, automaton
+
+T = TypeVar("T")
+
+PREFIX = "_sase_"
+"""Columns of ours begin with it, and those of the user must not."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of ORDER BY; `column` holds it."""
+
+    column: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A value `step` rows of the partition away."""
+
+    sql: str
+    step: int
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """What a match is asked for: see the classes of these names in the runtime."""
+
+    kind: Literal["At", "Classifier", "Over", "MatchNumber"]
+    address: Address = Address(None)  # noqa: RUF009
+    column: str | None = None
+    function: str | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: int | str | bool | None
+
+
+@dataclass(frozen=True)
+class Label:
+    name: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    sign: str
+    parts: tuple[Condition, ...]
+
+
+Condition = LookUp | Constant | Label | Operation
+"""What the kernel tests while it maps rows: it compares, adds and counts, and knows nothing of other functions."""
+
+
+@dataclass(frozen=True)
+class Output:
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    clause: RowClause
+    automaton: Automaton
+    computed: dict[str, str]
+    """Keys that are no columns."""
+    by: tuple[str, ...]
+    shown_keys: tuple[str, ...]
+    """Keys that are columns, of PARTITION BY and then of ORDER BY: they come first in the output."""
+    order: tuple[Key, ...]
+    neighbours: dict[str, Neighbour]
+    terms: dict[str, str]
+    """Values of single rows that are looked up, and are no columns."""
+    fills: dict[str, str]
+    """For each variable, in the order of the symbol bits, the condition on a single row,"""
+    running: dict[str, Condition]
+    """and what it must meet beside that, given the rows that were mapped before."""
+    look_ups: dict[str, LookUp]
+    measures: tuple[Output, ...]
+
+    @property
+    def shown(self) -> Shown:
+        return self.clause.shown
+
+    @property
+    def skip(self) -> Skip:
+        return self.clause.skip
+
+    @property
+    def within(self) -> Window | None:
+        return self.clause.within
+
+
+def row_plan(clause: RowClause, text: str, filename: str) -> RowPlan:
+    try:
+        found = automaton(clause.pattern)
+    except TooLarge as error:
+        raise SaseError([error.diagnostic], text, filename) from None
+    planner = _Planner(clause, found)
+    plan = planner.plan()
+    if planner.found:
+        raise SaseError(planner.found, text, filename)
+    return plan
+
+
+@dataclass
+class _Planner:
+    clause: RowClause
+    automaton: Automaton
+    computed: dict[str, str] = field(default_factory=dict)
+    neighbours: dict[str, Neighbour] = field(default_factory=dict)
+    terms: dict[str, str] = field(default_factory=dict)
+    look_ups: dict[str, LookUp] = field(default_factory=dict)
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def plan(self) -> RowPlan:
+        clause = self.clause
+        by = tuple(self._key(each, "key") for each in clause.by)
+        order = tuple(
+            Key(self._key(each.expression, "order"), each.descending, each.nulls_first) for each in clause.order
+        )
+        plain = (*by, *(key.column for key in order))
+        fills: dict[str, str] = {}
+        running: dict[str, Condition] = {}
+        for name in dict.fromkeys(self.automaton.symbols):
+            parts = _parts(clause.define[name]) if name in clause.define else []
+            alone = [part for part in parts if _about_one_row(part)]
+            fills[name] = self._row_sql(conjunction(alone)) if alone else "true"
+            rest = [self._condition(part) for part in parts if not _about_one_row(part)]
+            if rest:
+                running[name] = rest[0] if len(rest) == 1 else Operation("AND", tuple(rest))
+        measures = tuple(Output(measure.name, self._measure(measure.expression)) for measure in clause.measures)
+        return RowPlan(
+            clause=clause,
+            automaton=self.automaton,
+            computed=self.computed,
+            by=by,
+            shown_keys=tuple(dict.fromkeys(name for name in plain if name not in self.computed)),
+            order=order,
+            neighbours=self.neighbours,
+            terms=self.terms,
+            fills=fills,
+            running=running,
+            look_ups=self.look_ups,
+            measures=measures,
+        )
+
+    def _key(self, expression: exp.Expr, role: str) -> str:
+        if (name := _column(expression)) is not None:
+            return name
+        return _own(self.computed, role, sql(expression))
+
+    # ---- single rows ----------------------------------------------------------------------------
+
+    def _row_sql(self, condition: exp.Expr) -> str:
+        """A condition on a single row, and its neighbours."""
+        return sql(_replaced(condition, lambda part: self._here(part) if isinstance(part, At) else None))
+
+    def _here(self, part: At) -> exp.Expr:
+        """A value of the row at hand."""
+        if part.step:
+            return _named(self._neighbour(part))
+        inner: exp.Expr = part.this.copy()
+        return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func | exp.Dot) else exp.Paren(this=inner)
+
+    def _neighbour(self, part: At) -> str:
+        role = "before" if part.step < 0 else "after"
+        return _own(self.neighbours, role, Neighbour(sql(part.this), part.step))
+
+    def _term(self, value: exp.Expr) -> str:
+        """The column that holds a value of a single row."""
+        if (name := _column(value)) is not None:
+            return name
+        return _own(self.terms, "term", sql(value))
+
+    # ---- conditions on several rows -------------------------------------------------------------
+
+    def _condition(self, node: exp.Expr) -> Condition:
+        """Spark computes what is of one row, at each row; the rest is left to the kernel."""
+        node = unparenthesised(node)
+        own = [part for part in node.walk() if isinstance(part, At | Over | Classifier | MatchNumber)]
+        if not own:
+            return self._constant(node)
+        addresses = {part.address for part in own if isinstance(part, At)}
+        if len(addresses) == 1 and all(isinstance(part, At) for part in own):
+            (address,) = addresses
+            alone = address.current or _strict(node)
+        else:
+            alone = False
+        if alone:
+            value = _replaced(node, lambda part: self._here(part) if isinstance(part, At) else None)
+            return LookUp("At", address, self._term(value))
+        match node:
+            case Over() | Classifier() | MatchNumber():
+                return self._looked_up(node)
+            case exp.Not() if isinstance(unparenthesised(node.this), exp.Is):
+                return Operation("NOT", (self._condition(node.this),))
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                return Operation("IS NULL", (self._condition(node.this),))
+            case exp.Not():
+                return Operation("NOT", (self._condition(node.this),))
+            case exp.Neg():
+                return Operation("-", (Constant(0), self._condition(node.this)))
+            case exp.Between():
+                low, high = self._condition(node.args["low"]), self._condition(node.args["high"])
+                between = self._condition(node.this)
+                return Operation("AND", (Operation(">=", (between, low)), Operation("<=", (between, high))))
+            case exp.In() if node.expressions and not node.args.get("query"):
+                equal = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
+                choices = tuple(map(self._condition, equal))
+                return choices[0] if len(choices) == 1 else Operation("OR", choices)
+            case exp.EQ() | exp.NEQ() if (labelled := self._labelled(node)) is not None:
+                return labelled
+            case exp.Binary() if type(node) in _SIGNS:
+                return Operation(_SIGNS[type(node)], (self._condition(node.left), self._condition(node.right)))
+        return self._refuse(node)
+
+    def _labelled(self, node: exp.Binary) -> Operation | None:
+        """`CLASSIFIER(…) = 'A'`."""
+        sides = unparenthesised(node.left), unparenthesised(node.right)
+        for variable, name in (sides, sides[::-1]):
+            if isinstance(variable, Classifier) and isinstance(name, exp.Literal) and name.is_string:
+                return Operation(_SIGNS[type(node)], (self._looked_up(variable), Label(name.this)))
+        return None
+
+    def _constant(self, node: exp.Expr) -> Condition:
+        match node:
+            case exp.Literal():
+                if node.is_string:
+                    return self._everywhere(node)
+                return Constant(int(node.this) if node.this.isdigit() else str(node.this))
+            case exp.Neg():
+                return Operation("-", (Constant(0), self._constant(node.this)))
+            case exp.Boolean():
+                return Constant(bool(node.this))
+            case exp.Null():
+                return Constant(None)
+            case exp.Interval(this=exp.Literal()) if node.text("unit").lower() in UNITS:
+                try:
+                    length = microseconds(node.this.name, node.text("unit"))
+                except ValueError:
+                    return self._refuse(node)
+                return Constant(int(length)) if length.denominator == 1 else self._refuse(node)
+        return self._everywhere(node)
+
+    def _everywhere(self, node: exp.Expr) -> LookUp:
+        """A constant that Spark computes: each row has it."""
+        return LookUp("At", Address(None), self._term(node))
+
+    def _refuse(self, node: exp.Expr) -> Condition:
+        places = [part.meta for part in node.walk() if "start" in part.meta]
+        span = self.clause.span
+        if places:
+            span = Span(min(each["start"] for each in places), max(each["end"] for each in places) + 1)
+        self.found.append(
+            Diagnostic(
+                "this takes values of several rows of a match, and a condition on several rows may only compare and "
+                "add: = <> < <= > >= + - * / BETWEEN IN, AND OR NOT, IS NULL, aggregates",
+                span,
+                "functions are for one row: write B.ts - A.ts < INTERVAL '1' DAY for datediff(B.ts, A.ts) < 1, and "
+                "A.x IS NULL OR … for coalesce(A.x, …)",
+            )
+        )
+        return Constant(None)
+
+    # ---- rows of a match ------------------------------------------------------------------------
+
+    def _measure(self, expression: exp.Expr) -> str:
+        found = sql(_replaced(expression, self._look_up))
+        if self.clause.shown == "all rows and unmatched rows":
+            number = column_sql(_own(self.look_ups, "value", LookUp("MatchNumber")))
+            return f"IF({number} IS NULL, NULL, {found})"
+        return found
+
+    def _look_up(self, part: exp.Expr) -> exp.Expr | None:
+        if not isinstance(part, At | Over | Classifier | MatchNumber):
+            return None
+        return _named(_own(self.look_ups, "value", self._looked_up(part)))
+
+    def _looked_up(self, part: At | Over | Classifier | MatchNumber) -> LookUp:
+        match part:
+            case At():
+                column = self._neighbour(part) if part.step else self._term(part.this)
+                return LookUp("At", part.address, column)
+            case Over():
+                inside = part.args.get("this")
+                return LookUp("Over", part.address, self._term(inside) if inside else None, part.function)
+            case Classifier():
+                return LookUp("Classifier", part.address)
+            case MatchNumber():
+                return LookUp("MatchNumber")
+
+
+_SIGNS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.And: "AND",
+    exp.Or: "OR",
+}
+
+
+def _strict(node: exp.Expr) -> bool:
+    """Whether this is NULL where a value is: then it may be computed at each row, and is NULL where there is no row."""
+    if isinstance(node, At):
+        return True
+    if type(node) not in _STRICT:
+        return False
+    return all(_strict(part) for part in node.iter_expressions() if not isinstance(part, exp.DataType | exp.Var))
+
+
+_STRICT = {*_SIGNS, exp.Mod, exp.IntDiv, exp.DPipe, exp.Like, exp.Cast, exp.Neg, exp.Paren, exp.Literal, exp.Interval}
+_STRICT |= {exp.Abs, exp.Upper, exp.Lower, exp.Length, exp.Round, exp.Substring, exp.Trim}
+_STRICT -= {exp.And, exp.Or}
+
+
+def _parts(node: exp.Expr) -> list[exp.Expr]:
+    """Of a conjunction."""
+    inner = unparenthesised(node)
+    return [*_parts(inner.left), *_parts(inner.right)] if isinstance(inner, exp.And) else [inner]
+
+
+def _about_one_row(node: exp.Expr) -> bool:
+    """The row at hand and its neighbours in the partition: whatever was mapped before."""
+    for part in node.walk():
+        if isinstance(part, Over | Classifier | MatchNumber) or (isinstance(part, At) and not part.address.current):
+            return False
+    return True
+
+
+def _own(known: dict[str, T], role: str, value: T) -> str:
+    """The name of a column of ours with this value."""
+    for name, other in known.items():
+        if other == value:
+            return name
+    name = f"{PREFIX}{role}_{len(known) + 1}"
+    known[name] = value
+    return name
+
+
+def _column(node: exp.Expr) -> str | None:
+    """The name of a column, if that is all."""
+    return node.name if isinstance(node, exp.Column) and not node.table else None
+
+
+def _named(name: str) -> exp.Column:
+    return exp.Column(this=exp.to_identifier(name, quoted=True))
+
+
+def _replaced(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
+    """A copy in which nodes of ours are what `change` says. What is inside them is not looked at."""
+
+    def visit(part: exp.Expr) -> exp.Expr:
+        changed = change(part)
+        return part if changed is None else changed
+
+    return node.copy().transform(visit, copy=False)

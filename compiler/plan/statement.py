@@ -1,0 +1,63 @@
+"""A statement whose clauses have plans, and what is left of it: SQL over tables and views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sase.compiler.core.scalars import sql
+from sase.compiler.plan.rows import RowPlan
+
+
+@dataclass(frozen=True)
+class PlannedView:
+    """A clause of a statement, what it reads, and how it is computed."""
+
+    name: str
+    marker: str
+    reads: exp.Query
+    plan: RowPlan
+
+
+@dataclass(frozen=True)
+class PlannedStatement:
+    text: str
+    filename: str
+    query: exp.Query
+    views: tuple[PlannedView, ...]
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the rows have an order that is asked for."""
+        return bool(self.query.args.get("order"))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables that it reads, as they are named, without views and common table expressions."""
+        found: dict[str, None] = {}
+        markers = {view.marker for view in self.views}
+        for tree in (*(view.reads for view in self.views), self.query):
+            known = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+            for table in tree.find_all(exp.Table):
+                inside = not table.db and (table.name in markers or table.name.lower() in known)
+                if table.name and not inside:
+                    found[".".join(part.name for part in table.parts)] = None
+        return tuple(found)
+
+
+def printed(query: exp.Query, views: Sequence[PlannedView], pretty: bool = False) -> str:
+    """The text for `spark.sql`, in which views are `{name}`. Braces of the user are doubled, if there are views."""
+    text = sql(query, pretty=pretty)
+    used = used_by(query, views)
+    if used:
+        text = text.replace("{", "{{").replace("}", "}}")
+        for view in used:
+            text = text.replace(view.marker, f"{{{view.name}}}")
+    return text
+
+
+def used_by(query: exp.Query, views: Sequence[PlannedView]) -> list[PlannedView]:
+    names = {table.name for table in query.find_all(exp.Table)}
+    return [view for view in views if view.marker in names]

@@ -1,0 +1,534 @@
+"""Row patterns over sorted rows, in linear time and without backtracking: one kernel for every clause.
+
+`look_back` goes over the rows from the last to the first and notes which positions are *live*: such a position may take
+the row, and the rest of the pattern can still be completed behind it. `walk` then goes forward, and at each row takes
+the most preferred live position. Since whatever is live can be completed, no step is ever taken back.
+
+`live[i] = may[i] & before(live[i + 1])`, where `may[i]` has the positions whose variable the row's symbol bits allow,
+and `before(S)` those behind which one of S may follow, or the match may end. Both are unions over bits, and so are
+looked up byte by byte: one look-up a row for up to 8 positions.
+
+The rows of the last group may go on in a later chunk. What follows them is unknown, and everything is taken to be
+possible there. So a walk that ends within the known rows took the right way (what it left aside is dead for sure), and
+one that reaches the end of the known rows is undecided: its match is left to a later chunk, with the rows from its
+first on.
+
+With WITHIN, a bit is not enough: the rest must be completed within the window, which depends on where the match began.
+There `reach[i, p]` is the first row on which a match that takes row i with position p can end. The window of a start is
+a range of rows, and a position is live if its reach lies in there.
+
+Invariants
+----------
+Rows are sorted by (group, order). Group g is rows groups[g] .. groups[g + 1]. Positions are numbered from 0; a set of
+them is `words` integers of 64 bits. Lists of positions lie one behind the other in `lists`: list l is
+lists[ends[l] : ends[l + 1]], where l is START, FIRST, or FOLLOW + p.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sase.runtime.kernels.conditions import (
+    ERROR,
+    HELPERS,
+    NO_CONDITIONS,
+    NO_TERMS,
+    Conditions,
+    Terms,
+    Trail,
+    holds,
+    new_trail,
+    signatures,
+)
+from sase.runtime.row_pattern import ACCEPT, RowPattern
+
+Ints = NDArray[np.int64]
+
+START, FIRST, FOLLOW = 0, 1, 2
+"""Places of lists in `Tables.lists`."""
+
+PAST_LAST, NEXT, TO_FIRST, TO_LAST = range(4)
+"""`Tables.skip`."""
+
+ROW, GROUP, NUMBER, STATUS, FOUND, USED = range(6)
+"""Slots of the cursor: the next row at which a match may begin, its group, the number of the last match of that group,
+why `walk` returned, and how many matches and labels it has written."""
+
+FULL, OVER, UNDECIDED, NOWHERE, BACK, EXHAUSTED, OVERFLOW = range(7)
+"""`STATUS`: the output is full; all rows are done; the match at ROW depends on rows to come; AFTER MATCH SKIP goes to a
+variable that the match at ROW has no row of; or to that row itself; the search at ROW has spent the budget; a number in
+a condition is too large there."""
+
+
+class Tables(NamedTuple):
+    """A pattern as integers; built by `encode`."""
+
+    words: int
+    symbol_bytes: int
+    position_bytes: int
+    may: Ints  # [256 * symbol byte + its value, word]
+    before: Ints  # [256 * byte of positions + its value, word]
+    accepting: Ints  # [word]: behind these a match may end,
+    ending: Ints  # [word]: and behind these on the last row of a partition
+    hopeful: Ints  # [word]: behind these it may end, sooner or later, if the right rows follow, or none
+    lists: Ints
+    ends: Ints
+    skip: int
+    skipped_to: Ints  # [position]: 1 if AFTER MATCH SKIP goes to its rows
+    within: int  # 0: no window
+
+
+class Rows(NamedTuple):
+    """A chunk of rows, sorted by (group, order)."""
+
+    symbols: Ints  # bit v: may be mapped to variable v
+    groups: Ints
+    time: Ints  # empty without a window
+    begun: int  # 1: rows of the first group have gone before
+    goes_on: int  # 1: rows of the last group may follow
+
+
+class Found(NamedTuple):
+    """Matches: match m takes rows start[m] .., with the positions label[offset[m] : offset[m + 1]]."""
+
+    start: Ints
+    number: Ints
+    offset: Ints
+    label: Ints
+
+
+def encode(pattern: RowPattern) -> Tables:
+    positions = len(pattern.symbols)
+    words = max(1, -(-positions // 64))
+
+    def bits(numbers: Any) -> int:
+        return sum(1 << number for number in numbers)
+
+    def table(size: int, image: list[int]) -> Ints:
+        """For each byte of a set and each value of it, the union of the images of its bits."""
+        out = np.zeros((256 * -(-max(size, 1) // 8), words), np.uint64)
+        for bit, positions in enumerate(image):
+            for word in range(words):
+                part = np.uint64(positions >> 64 * word & (2**64 - 1))
+                rows = 256 * (bit // 8) + np.flatnonzero(np.arange(256) >> bit % 8 & 1)
+                out[rows, word] |= part
+        return out.view(np.int64)
+
+    def set_of(numbers: Any) -> Ints:
+        whole = bits(numbers)
+        return np.array([whole >> 64 * word & (2**64 - 1) for word in range(words)], np.uint64).view(np.int64)
+
+    before = [bits(p for p, follow in enumerate(pattern.follow) if q in follow) for q in range(positions)]
+    lists = [pattern.start, pattern.start if pattern.first is None else pattern.first, *pattern.follow]
+    target = pattern.positions(pattern.skip.variables) if pattern.skip.variables else ()
+    return Tables(
+        words=words,
+        symbol_bytes=-(-max(len(pattern.variables), 1) // 8),
+        position_bytes=-(-max(positions, 1) // 8),
+        may=table(len(pattern.variables), [bits(pattern.positions((name,))) for name in pattern.variables]),
+        before=table(positions, before),
+        accepting=set_of(p for p, follow in enumerate(pattern.follow) if ACCEPT in follow),
+        ending=set_of(pattern.ends),
+        hopeful=set_of(_hopeful(pattern)),
+        lists=np.array([position for each in lists for position in each], np.int64),
+        ends=np.cumsum([0, *map(len, lists)]),
+        skip=("past last row", "next row", "first", "last").index(pattern.skip.to),
+        skipped_to=np.array([int(p in target) for p in range(positions)], np.int64),
+        within=pattern.within or 0,
+    )
+
+
+def _hopeful(pattern: RowPattern) -> set[int]:
+    """Positions behind which the pattern can be completed by some rows, or by none."""
+    found = set(pattern.ends) | {p for p, follow in enumerate(pattern.follow) if ACCEPT in follow}
+    while more := {p for p, follow in enumerate(pattern.follow) if p not in found and not found.isdisjoint(follow)}:
+        found |= more
+    return found
+
+
+def look_back(tables: Tables, rows: Rows, live: Ints) -> None:
+    """Fills live[row * words + word]."""
+    words, symbol_bytes, position_bytes = tables.words, tables.symbol_bytes, tables.position_bytes
+    may, before, accepting, ending, hopeful = tables.may, tables.before, tables.accepting, tables.ending, tables.hopeful
+    symbols, groups = rows.symbols, rows.groups
+    after = len(groups) - 1
+    small = symbol_bytes == 1 and position_bytes == 1  # one look-up each
+    for g in range(len(groups) - 2, -1, -1):
+        unknown = rows.goes_on == 1 and g == after - 1
+        if small:
+            behind = 0
+            for row in range(groups[g + 1] - 1, groups[g] - 1, -1):
+                allowed = may[symbols[row] & 255, 0]
+                if row == groups[g + 1] - 1:
+                    behind = allowed & (hopeful[0] if unknown else ending[0])
+                else:
+                    behind = allowed & (accepting[0] | before[behind & 255, 0])
+                live[row] = behind
+            continue
+        for row in range(groups[g + 1] - 1, groups[g] - 1, -1):
+            last = row == groups[g + 1] - 1
+            for word in range(words):
+                allowed = 0
+                for byte in range(symbol_bytes):
+                    allowed |= may[256 * byte + (symbols[row] >> 8 * byte & 255), word]
+                if last:
+                    allowed &= hopeful[word] if unknown else ending[word]
+                elif allowed != 0:
+                    completed = accepting[word]
+                    for byte in range(position_bytes):
+                        next_live = live[(row + 1) * words + (byte >> 3)]
+                        completed |= before[256 * byte + (next_live >> 8 * (byte & 7) & 255), word]
+                    allowed &= completed
+                live[row * words + word] = allowed
+
+
+def reach_back(tables: Tables, rows: Rows, live: Ints, reach: Ints) -> None:
+    """Fills reach[row * positions + position]; `len(symbols) + 1` stands for never."""
+    words, lists, ends = tables.words, tables.lists, tables.ends
+    groups, positions = rows.groups, len(tables.skipped_to)
+    never = len(rows.symbols) + 1
+    for g in range(len(groups) - 2, -1, -1):
+        for row in range(groups[g + 1] - 1, groups[g] - 1, -1):
+            last = row == groups[g + 1] - 1
+            for position in range(positions):
+                best = never
+                if live[row * words + (position >> 6)] >> (position & 63) & 1:
+                    if last and tables.ending[position >> 6] >> (position & 63) & 1:
+                        best = row
+                    else:
+                        for at in range(ends[FOLLOW + position], ends[FOLLOW + position + 1]):
+                            target = lists[at]
+                            if target == -1:
+                                best = row
+                            elif last:
+                                best = min(best, row + 1)
+                            else:
+                                best = min(best, reach[(row + 1) * positions + target])
+                reach[row * positions + position] = best
+
+
+NO_MATCH, OPEN, SPENT, TOO_LARGE = -1, -2, -3, -4
+"""In place of the length of a match: there is no match at this row; that depends on rows to come; the
+budget is spent; a number grew too large."""
+
+
+def _search(
+    tables: Tables, live: Ints, reach: Ints, choices: int, row: int, stop: int, goes_on: bool, bound: int,
+    label: Ints, used: int, conditions: Conditions, terms: Terms, trail: Trail, number: int,
+) -> int:  # fmt: skip
+    """The length of the match at this row, where conditions look at the rows that were mapped before: a walk that goes
+    back where a row meets no condition. What is not live is not tried, so it goes back for those conditions alone."""
+    words, lists, ends, within = tables.words, tables.lists, tables.ends, tables.within
+    positions = len(tables.skipped_to)
+    choice, tried, spent = trail.choice, trail.tried, trail.spent
+    depth = 0
+    choice[0] = ends[choices]
+    while depth >= 0:
+        here = row + depth
+        listed = choices if depth == 0 else FOLLOW + label[used + depth - 1]
+        if here == stop:
+            accepted = ends[listed] < ends[listed + 1] and lists[ends[listed]] == -1
+            if goes_on and not accepted:
+                return OPEN
+            last = label[used + depth - 1] if depth else 0
+            if accepted or (depth and tables.ending[last >> 6] >> (last & 63) & 1):
+                return depth
+            depth -= 1
+            continue
+        moved = False
+        while choice[depth] < ends[listed + 1]:
+            target = lists[choice[depth]]
+            choice[depth] += 1
+            if target == -1:
+                return depth
+            if not live[here * words + (target >> 6)] >> (target & 63) & 1:
+                continue
+            if within and reach[here * positions + target] >= bound + (goes_on and bound == stop):
+                continue
+            tried[target] += 1
+            spent[0] += 1
+            if spent[0] > spent[1]:
+                return SPENT
+            label[used + depth] = target
+            truth = holds(conditions, terms, trail, label, used, depth, row, number)
+            if truth == ERROR:
+                return TOO_LARGE
+            if truth == 1:
+                moved = True
+                break
+        if moved:
+            depth += 1
+            if row + depth < stop:
+                choice[depth] = ends[FOLLOW + target]
+        else:
+            depth -= 1
+    return NO_MATCH
+
+
+def walk(
+    tables: Tables, rows: Rows, live: Ints, reach: Ints, covered: Ints, cursor: Ints, found: Found,
+    conditions: Conditions, terms: Terms, trail: Trail,
+) -> None:  # fmt: skip
+    """The matches from the cursor on, as many as there is room for; `covered` becomes 1 on their rows."""
+    words, lists, ends, within = tables.words, tables.lists, tables.ends, tables.within
+    skip, skipped_to, positions = tables.skip, tables.skipped_to, len(tables.skipped_to)
+    groups, time, total = rows.groups, rows.time, len(rows.symbols)
+    start, numbers, offset, label = found.start, found.number, found.offset, found.label
+    row, group, counted = cursor[ROW], cursor[GROUP], cursor[NUMBER]
+    searching = len(conditions.program) > 0
+    matches, used, status = 0, 0, OVER
+    bound = 0  # with a window: the first row behind it
+    while row < total:
+        while row >= groups[group + 1]:
+            group += 1
+            counted = 0
+        stop = groups[group + 1]
+        goes_on = rows.goes_on == 1 and group == len(groups) - 2
+        if matches == len(start) or (matches > 0 and used + stop - row > len(label)):
+            status = FULL
+            break
+        if within:
+            bound = max(bound, row)
+            while bound < stop and 0 <= time[bound] - time[row] < within:
+                bound += 1
+        choices = FIRST if row == groups[group] and not (group == 0 and rows.begun == 1) else START
+        if searching:
+            length = _search(
+                tables, live, reach, choices, row, stop, goes_on, bound, label, used, conditions, terms, trail,
+                counted + 1,
+            )  # fmt: skip
+        else:
+            # At each row, the first live position of the list. Not a function of its own: a call per start would cost
+            # more than all the rest.
+            here, length = row, OPEN
+            while length == OPEN:
+                if here == stop:
+                    # Live on the last row of its partition, a match ends there. Else who knows, unless it ends anyhow.
+                    if not goes_on or (ends[choices] < ends[choices + 1] and lists[ends[choices]] == -1):
+                        length = here - row
+                    break
+                length = NO_MATCH
+                for at in range(ends[choices], ends[choices + 1]):
+                    target = lists[at]
+                    if target == -1:
+                        length = here - row
+                        break
+                    if live[here * words + (target >> 6)] >> (target & 63) & 1 and (
+                        within == 0 or reach[here * positions + target] < bound + (goes_on and bound == stop)
+                    ):
+                        label[used + here - row] = target
+                        choices = FOLLOW + target
+                        here += 1
+                        length = OPEN
+                        break
+        if length == NO_MATCH:
+            row += 1
+            continue
+        if length < 0:
+            status = UNDECIDED if length == OPEN else EXHAUSTED if length == SPENT else OVERFLOW
+            break
+        counted += 1
+        start[matches] = row
+        numbers[matches] = counted
+        used += length
+        matches += 1
+        offset[matches] = used
+        if length == 0:
+            covered[row] = 1
+            row += 1
+            continue
+        for each in range(row, row + length):
+            covered[each] = 1
+        if skip == PAST_LAST:
+            row += length
+        elif skip == NEXT:
+            row += 1
+        else:
+            target = -1
+            for k in range(length):
+                at = k if skip == TO_FIRST else length - 1 - k
+                if skipped_to[label[used - length + at]] == 1:
+                    target = row + at
+                    break
+            if target <= row:
+                status = NOWHERE if target < 0 else BACK
+                break
+            row = target
+    cursor[ROW] = row
+    cursor[GROUP] = group
+    cursor[NUMBER] = counted
+    cursor[STATUS] = status
+    cursor[FOUND] = matches
+    cursor[USED] = used
+
+
+SWEPT_FIRST, SWEPT_LAST, SWEPT_COUNT = range(3)
+"""What `sweep` finds of a set of positions: the first row, the last row, or how many there are."""
+
+
+def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, state: Ints, found: Ints) -> None:
+    """One match per row: its length, and what is asked of it, for all rows in one pass from the last to the first.
+
+    Where a walk goes from a row and a position does not depend on where it began, so the walks from all rows are a
+    forest, and what is asked of each comes from the next row of its walk. Without this, walks that overlap would be
+    taken again and again: n rows that all fit `A+` have n matches, of n rows and fewer.
+
+    `asked` is [question, position], 1 where a position counts, and `kinds` what of these is asked. found[row] is the
+    length, or NO_MATCH or OPEN, then each row number (-1 for none) or count, and then the positions of these rows.
+    `state` is [2, position, 1 + 2 * question], for the row at hand and the one behind it, in turn.
+    """
+    words, lists, ends, groups = tables.words, tables.lists, tables.ends, rows.groups
+    positions, questions = len(tables.skipped_to), len(kinds)
+    for g in range(len(groups) - 2, -1, -1):
+        stop = groups[g + 1]
+        goes_on = rows.goes_on == 1 and g == len(groups) - 2
+        for row in range(stop - 1, groups[g] - 1, -1):
+            now, then = row & 1, (row + 1) & 1
+            for position in range(positions):
+                if not live[row * words + (position >> 6)] >> (position & 63) & 1:
+                    continue
+                listed, target = FOLLOW + position, NO_MATCH
+                if row + 1 == stop:
+                    if goes_on and not (ends[listed] < ends[listed + 1] and lists[ends[listed]] == -1):
+                        target = OPEN
+                else:
+                    for at in range(ends[listed], ends[listed + 1]):
+                        each = lists[at]
+                        if each == -1:
+                            break
+                        if live[(row + 1) * words + (each >> 6)] >> (each & 63) & 1:
+                            target = each
+                            break
+                if target == OPEN or (target >= 0 and state[then, target, 0] == OPEN):
+                    state[now, position, 0] = OPEN
+                    continue
+                state[now, position, 0] = 1 + (state[then, target, 0] if target >= 0 else 0)
+                for q in range(questions):
+                    counts = asked[q, position] == 1
+                    value = (0 if kinds[q] == SWEPT_COUNT else -1) if target < 0 else state[then, target, 1 + q]
+                    place = -1 if target < 0 else state[then, target, 1 + questions + q]
+                    if kinds[q] == SWEPT_COUNT:
+                        value += 1 if counts else 0
+                    elif counts and (kinds[q] == SWEPT_FIRST or value < 0):
+                        value, place = row, position
+                    state[now, position, 1 + q] = value
+                    state[now, position, 1 + questions + q] = place
+            at_first = row == groups[g] and not (g == 0 and rows.begun == 1)
+            listed, chosen = (FIRST if at_first else START), NO_MATCH
+            for at in range(ends[listed], ends[listed + 1]):
+                each = lists[at]
+                if each == -1 or live[row * words + (each >> 6)] >> (each & 63) & 1:
+                    chosen = positions if each == -1 else each
+                    break
+            found[row, 0] = 0 if chosen == positions else chosen if chosen < 0 else state[now, chosen, 0]
+            for q in range(questions):
+                empty = 0 if kinds[q] == SWEPT_COUNT else -1
+                there = 0 <= chosen < positions
+                found[row, 1 + q] = state[now, chosen, 1 + q] if there else empty
+                found[row, 1 + questions + q] = state[now, chosen, 1 + questions + q] if there else -1
+
+
+@cache
+def _compiled() -> dict[str, Any] | None:
+    """The kernel in machine code, from numba's cache but for the first time; None without numba."""
+    try:
+        import numba
+        from numba.extending import register_jitable
+    except ImportError:
+        return None
+    for helper in (*HELPERS, _search):
+        register_jitable(helper)
+    types: Any = numba.types
+    integer, named = types.int64, types.BaseTuple.from_types
+    given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
+    kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
+    tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer], Tables)
+    rows = named([given] * 3 + [integer] * 2, Rows)
+    found = named([kept] * 4, Found)
+
+    def compiled(function: Any, *arguments: Any) -> Any:
+        signature = types.void(*arguments)
+        try:
+            return numba.njit(signature, cache=True, nogil=True)(function)
+        except RuntimeError:  # nowhere to keep the cache
+            return numba.njit(signature, nogil=True)(function)
+
+    return {
+        "look_back": compiled(look_back, tables, rows, kept),
+        "reach_back": compiled(reach_back, tables, rows, kept, kept),
+        "sweep": compiled(sweep, tables, rows, kept, given_table, given, kept_cube, kept_table),
+        "walk": compiled(walk, tables, rows, kept, kept, kept, kept, found, *signatures(types)),
+    }
+
+
+def _given(array: Any) -> Any:
+    """A read-only view: pyarrow's arrays are read-only, and there is one compilation."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _each(tables: Any, change: Any) -> Any:
+    return type(tables)(*(change(field) if isinstance(field, np.ndarray) else field for field in tables))
+
+
+class Walk:
+    """One chunk of rows on its way through the kernel. `cursor` says where it has come to."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        rows: Rows,
+        covered: Ints,
+        number: int = 0,
+        jit: bool = True,
+        conditions: Conditions = NO_CONDITIONS,
+        terms: Terms = NO_TERMS,
+        budget: int = 0,
+    ) -> None:
+        """`number` is that of the last match of the first group, `covered` the rows of earlier matches."""
+        total, positions = len(rows.symbols), len(tables.skipped_to)
+        self.cursor = np.array([0, 0, number, FULL, 0, 0], np.int64)
+        self.covered = covered
+        self.trail = new_trail(conditions, total, positions, budget)
+        self._found = Found(*(np.empty(size, np.int64) for size in (total, total, total + 1, 2 * total)))
+        self._found.offset[0] = 0
+        live = np.empty(total * tables.words, np.int64)
+        reach = np.empty(total * positions if tables.within else 0, np.int64)
+        compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
+        kernel: Any = compiled or {"look_back": look_back, "reach_back": reach_back, "sweep": sweep, "walk": walk}
+        # Memory views give Python integers: faster than numpy's, where numba does not compile.
+        given: Any = _given if compiled else memoryview
+        kept: Any = np.asarray if compiled else memoryview
+        self._arguments = [_each(tables, given), _each(rows, given), kept(live), kept(reach)]
+        self._arguments += [kept(covered), kept(self.cursor), _each(self._found, kept)]
+        self._arguments += [_each(conditions, given), _each(terms, given), _each(self.trail, kept)]
+        self._kernel, self._given, self._kept = kernel, given, kept
+        kernel["look_back"](*self._arguments[:3])
+        if tables.within:
+            kernel["reach_back"](*self._arguments[:4])
+
+    def swept(self, asked: Ints, kinds: Ints) -> Ints:
+        """What `sweep` finds for each row."""
+        tables, rows, live = self._arguments[:3]
+        found = np.empty((len(self.covered), 1 + 2 * len(kinds)), np.int64)
+        state = np.zeros((2, asked.shape[1], found.shape[1]), np.int64)
+        self._kernel["sweep"](
+            tables, rows, live, self._given(asked), self._given(kinds), *map(self._kept, (state, found))
+        )
+        return found
+
+    def found(self) -> Iterator[Found]:
+        """Matches, as much as fits into the memory that is filled again and again: use it up before asking for more."""
+        while self.cursor[STATUS] == FULL:
+            self._kernel["walk"](*self._arguments)
+            matches, used = int(self.cursor[FOUND]), int(self.cursor[USED])
+            if matches:
+                start, number, offset, label = self._found
+                yield Found(start[:matches], number[:matches], offset[: matches + 1], label[:used])

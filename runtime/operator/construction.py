@@ -1,0 +1,200 @@
+"""How the matches of a chunk are found: what the operator asks of a sequence and of a combination alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sase.runtime.kernels.combinations import Combinations
+from sase.runtime.kernels.combinations import Counters as CombinationCounters
+from sase.runtime.kernels.encode import Terms, encode_pattern
+from sase.runtime.kernels.program import encode_combination
+from sase.runtime.kernels.relations import reach
+from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
+from sase.runtime.operator.selection import Selection
+from sase.runtime.pattern import Branch, Combination, Pattern
+
+Columns = Mapping[str, pa.Array | pa.ChunkedArray]
+
+_COLLECTED = 1 << 20
+"""How many collected events a batch of matches carries along, give or take one match's."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The events that a variable has in some matches, as row numbers of a chunk, match after match.
+
+    Without offsets each match has exactly one, as a positive component of SEQ has, and nothing is paid for the rest.
+    With them, match i has rows[offsets[i] : offsets[i + 1]]: any number if they are `collected`, else one or none. A
+    match whose branch does not collect, one that is not `there`, has no array, which is not an empty one.
+    """
+
+    rows: Ints
+    offsets: Ints | None = None
+    collected: bool = False
+    there: Ints | None = None
+
+    def column(self, columns: Columns, names: Sequence[str]) -> pa.Array:
+        """One value per match: a struct, NULL where there is no event; an array of structs, if they are collected."""
+        structs = pa.StructArray.from_arrays([taken(columns[name], self.rows) for name in names], names=list(names))
+        if self.offsets is None:
+            return structs
+        if self.collected:
+            missing = None if self.there is None else pa.array(self.there == 0)
+            return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), structs, mask=missing)
+        missing = self.offsets[1:] == self.offsets[:-1]
+        return structs.take(pa.array(self.offsets[:-1], mask=missing))
+
+
+def taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
+    """The values at `rows`. Arrow would first combine a chunked array: take what is needed from every chunk instead."""
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    needed, place = np.unique(rows, return_inverse=True)
+    ends = np.cumsum([len(chunk) for chunk in column.chunks])
+    parts = np.split(needed, np.searchsorted(needed, ends[:-1]))
+    taken = [
+        chunk.take(pa.array(part - (end - len(chunk))))
+        for chunk, part, end in zip(column.chunks, parts, ends, strict=True)
+    ]
+    return pa.concat_arrays(taken).take(pa.array(place))
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some matches: the events of each variable, and the ticks of the earliest event and of the instant, if known."""
+
+    events: Mapping[str, Rows]
+    started: Ints | None = None
+    detected: Ints | None = None
+
+
+class Found(Protocol):
+    """The matches of a chunk."""
+
+    @property
+    def used(self) -> NDArray[np.bool] | None:
+        """Of each row, whether a match that was reported has used it up; None where nothing is."""
+
+    def rows(self, capacity: int) -> Iterator[Ints]:
+        """Matches as row numbers; an array is to be used up before the next is asked for."""
+
+    def parts(self, rows: Ints, variables: Sequence[str]) -> Iterator[Part]:
+        """The same in terms of the query."""
+
+
+class Construction(Protocol):
+    """A pattern that is ready for chunks.
+
+    What lies `back` ticks or more before the latest row of a match, or `ahead` or more after it, does not concern it;
+    None means that anything may. Nothing after the row itself does if `ahead` is 0.
+    """
+
+    terms: Terms
+    counters: Ints
+    back: int | None
+    ahead: int | None
+
+    def found(self, events: Events, jit: bool) -> Found: ...
+
+
+def construction(pattern: Pattern | Combination) -> Construction:
+    return OfCombination(pattern) if isinstance(pattern, Combination) else OfSequence(pattern)
+
+
+class OfSequence:
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        encoding = encode_pattern(pattern)
+        self.terms: Terms = encoding
+        self.query = encoding.query
+        self.counters: Ints = np.concatenate(Counters.of(pattern))
+        self.back = self.query.within if self.query.prune else None
+        self.ahead: int | None = self.query.within if any(each.before is None for each in pattern.negated) else 0
+
+    def found(self, events: Events, jit: bool) -> Found:
+        return FoundSequences(self, events, jit)
+
+
+class FoundSequences:
+    used: NDArray[np.bool] | None = None
+
+    def __init__(self, of: OfSequence, events: Events, jit: bool) -> None:
+        self.of, self.events, self.jit = of, events, jit
+
+    def rows(self, capacity: int) -> Iterator[Ints]:
+        return sequences(self.of.query, self.events, self.of.counters, capacity, self.jit)
+
+    def parts(self, rows: Ints, variables: Sequence[str]) -> Iterator[Part]:
+        positive = self.of.pattern.positive
+        yield Part({v: Rows(np.ascontiguousarray(rows[:, positive.index(v)])) for v in variables})
+
+
+class OfCombination:
+    def __init__(self, pattern: Combination) -> None:
+        self.pattern = pattern
+        encoding = encode_combination(pattern)
+        self.terms: Terms = encoding
+        self.program = encoding.program
+        self.counters: Ints = np.concatenate(CombinationCounters.of(pattern))
+        reached = reach(pattern)
+        self.back, self.ahead, self.memory = reached.back, reached.ahead, reached.memory
+
+    def found(self, events: Events, jit: bool) -> Found:
+        return FoundCombinations(self, events, jit)
+
+
+class FoundCombinations:
+    def __init__(self, of: OfCombination, events: Events, jit: bool) -> None:
+        self.pattern = of.pattern
+        self.kernel = Combinations(of.program, events, of.counters, jit)
+        choosing = of.pattern.select or of.pattern.exclusive
+        self.selection = Selection(of.pattern, events) if choosing else None
+
+    @property
+    def used(self) -> NDArray[np.bool] | None:
+        return self.selection.used if self.selection is not None and self.pattern.exclusive else None
+
+    def rows(self, capacity: int) -> Iterator[Ints]:
+        found = self.kernel.matches(capacity)
+        return found if self.selection is None else self.selection.reported(found)
+
+    def parts(self, rows: Ints, variables: Sequence[str]) -> Iterator[Part]:
+        positive, collected = self.pattern.positive, self.pattern.collected
+        folded = [variable for variable in variables if variable in collected]
+        if not folded:
+            yield self._part(rows, variables, {})
+            return
+        single = [variable for variable in variables if variable not in collected]
+        branches = rows[:, len(positive)]
+        for begin, end, found, offsets in self.kernel.collected(rows, _COLLECTED):
+            arrays = {}
+            for variable in folded:
+                column = collected.index(variable)
+                collecting = [_collects(branch, variable) for branch in self.pattern.branches]
+                there = None if all(collecting) else np.array(collecting, np.int64)[branches[begin:end]]
+                of_each = offsets[column]
+                arrays[variable] = Rows(found[column, : of_each[-1]], of_each, collected=True, there=there)
+            yield self._part(rows[begin:end], single, arrays)
+
+    def _part(self, rows: Ints, single: Sequence[str], arrays: Mapping[str, Rows]) -> Part:
+        positive, optional = self.pattern.positive, self.pattern.optional
+        events = dict(arrays)
+        for variable in single:
+            column = np.ascontiguousarray(rows[:, positive.index(variable)])
+            if variable in optional:
+                bound = column >= 0
+                events[variable] = Rows(column[bound], np.concatenate([[0], np.cumsum(bound)]))
+            else:
+                events[variable] = Rows(column)
+        ticks = rows[:, len(positive) + 1 :]
+        return Part(events, np.ascontiguousarray(ticks[:, 0]), np.ascontiguousarray(ticks[:, 1]))
+
+
+def _collects(branch: Branch, variable: str) -> int:
+    return int(any(group.collect and variable in group.variables for group in branch.groups))

@@ -1,0 +1,115 @@
+"""What the kernel must know of a MATCH_RECOGNIZE clause, in the names of the clause.
+
+A generated job writes this down as literals, so it is plain data: strings, integers and tuples. Conditions on single
+rows are not here: Spark has turned them into the symbol bits of each row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ACCEPT = -1
+"""The end of a match, among the positions that may come next."""
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Where the next match may begin."""
+
+    to: Literal["past last row", "next row", "first", "last"] = "past last row"
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class At:
+    """A column of the first or last row of `variables` (None: of any), or of one that is `offset` rows from it."""
+
+    column: str
+    variables: tuple[str, ...] | None = None
+    first: bool = False
+    offset: int = 0
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The variable of such a row."""
+
+    variables: tuple[str, ...] | None = None
+    first: bool = False
+    offset: int = 0
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class Over:
+    """An aggregate over a column of the rows of `variables`; without a column, over the rows themselves."""
+
+    function: Literal["array_agg", "avg", "count", "max", "min", "sum"]
+    column: str | None = None
+    variables: tuple[str, ...] | None = None
+    final: bool = True
+
+
+@dataclass(frozen=True)
+class MatchNumber:
+    """Matches of a partition are numbered from 1."""
+
+
+Measure = At | Classifier | Over | MatchNumber
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number (as text, if it has a fraction, so that it stays exact), or a truth value."""
+
+    value: int | str | bool | None
+
+
+@dataclass(frozen=True)
+class Label:
+    """The name of a variable, or of none."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator and what it takes: = != < <= > >= + - * / AND OR NOT, and IS NULL."""
+
+    sign: str
+    parts: tuple[Condition, ...]
+
+
+Condition = Measure | Constant | Label | Operation
+"""Of rows that were mapped so far: `At(column, final=False)` is of the row at hand, on trial for its variable."""
+
+
+@dataclass(frozen=True)
+class RowPattern:
+    """Positions, and behind each one those that may take the next row: the preferred first, `ACCEPT` for none of them.
+
+    A position is an occurrence of a variable in the pattern, quantifiers written out. A match goes from `start` (from
+    `first` on the first row of a partition, where that differs) along `follow`; on the last row of a partition it may
+    end at one of `ends`. Bit i of a row's symbol bits says that it may be mapped to `variables[i]`.
+    """
+
+    symbols: tuple[str, ...]
+    start: tuple[int, ...]
+    follow: tuple[tuple[int, ...], ...]
+    ends: tuple[int, ...]
+    first: tuple[int, ...] | None = None
+    excluded: tuple[int, ...] = ()
+    skip: Skip = Skip()
+    within: int | None = None
+    running: tuple[tuple[str, Condition], ...] = ()
+    """What a row must also meet to be mapped to a variable, given the rows that were mapped before it."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.symbols))
+
+    def positions(self, variables: tuple[str, ...] | None) -> tuple[int, ...]:
+        """Those of some variables; of all, without any."""
+        return tuple(i for i, symbol in enumerate(self.symbols) if variables is None or symbol in variables)

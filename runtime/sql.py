@@ -1,0 +1,83 @@
+"""The front door of a job that was compiled from SQL: tables, running, writing, summary."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sase.runtime.arguments import (
+    LIMIT,
+    add_format_arguments,
+    add_output_arguments,
+    add_table_argument,
+    csv_given,
+    refuse_idle,
+)
+from sase.runtime.errors import SaseRunError, exiting, explained
+from sase.runtime.events import Csv
+from sase.runtime.interrupt import interruptible
+from sase.runtime.io.files import Files, few
+from sase.runtime.io.formats import Input
+from sase.runtime.io.inputs import find, inferred
+from sase.runtime.io.output import STDOUT, show_ordered
+from sase.runtime.io.report import duration
+from sase.runtime.job import deliver, protect
+from sase.runtime.rows import Options
+from sase.runtime.session import session
+
+QueryRows = Callable[[SparkSession, Options], DataFrame]
+
+
+def main(
+    query: QueryRows, *, name: str, tables: Sequence[str], ordered: bool, argv: Sequence[str] | None = None
+) -> None:
+    """Runs a job from the command line; says what is wrong and exits with 1 where it cannot."""
+    parser = argparse.ArgumentParser(description=f"Runs a query over {', '.join(tables) or 'nothing'}.")
+    add_table_argument(parser)
+    add_format_arguments(parser)
+    add_output_arguments(parser)
+    parser.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
+    arguments = parser.parse_args(argv)
+    with exiting(arguments.verbose):
+        interruptible(lambda: run_sql(query, arguments, name=name, ordered=ordered))
+
+
+def run_sql(query: QueryRows, arguments: argparse.Namespace, *, name: str = "sase", ordered: bool = False) -> int:
+    """Writes or prints the rows of a query, and sums up on stderr. What goes wrong is a SaseRunError."""
+    started = time.perf_counter()
+    arguments.late_out = None
+    refuse_idle(arguments)
+    with explained():
+        spark = session(name, arguments.verbose, brief=few(arguments.table))
+        inputs = [_registered(spark, spec, arguments) for spec in arguments.table]
+        out = None if arguments.out == STDOUT else arguments.out
+        if out:
+            protect(Files(spark), "--out", out, arguments.overwrite, inputs)
+        rows = query(spark, Options(warn=lambda text: print(f"warning: {text}", file=sys.stderr)))
+        if arguments.out is None and ordered:
+            found = show_ordered(rows, arguments.limit or LIMIT)
+        else:
+            found = deliver(rows, arguments)
+    counted = [] if found is None else [f"{found:,} row{'' if found == 1 else 's'}"]
+    print(" · ".join([*counted, duration(time.perf_counter() - started)]), file=sys.stderr)
+    if out:
+        print(f"wrote {found:,} row{'' if found == 1 else 's'} to {out}", file=sys.stderr)
+    return 0
+
+
+def _registered(spark: SparkSession, spec: str, arguments: argparse.Namespace) -> Input:
+    """A table under the name that the query has for it: a temporary view."""
+    name, equals, place = spec.partition("=")
+    if not equals or not name.strip() or not place:
+        raise SaseRunError(f"--table takes NAME=PATH, and not {spec}")
+    if "." in name:
+        raise SaseRunError(
+            f"--table {spec}: a name with a dot is that of a table in a database: leave the database out"
+        )
+    found = find(spark, None, place, arguments.format, Csv(**csv_given(arguments)))
+    inferred(spark, found).createOrReplaceTempView(name)
+    return found

@@ -1,0 +1,238 @@
+"""What the commands of the command line do. Each loads what it needs, and returns the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sase.arguments import catalog_of, is_sql, query_of, read_text, refuse_unknown, statement_of
+from sase.compiler.core.errors import OptionError, SaseError
+from sase.runtime.arguments import csv_given
+from sase.runtime.interrupt import interruptible
+from sase.runtime.io.report import duration, starting
+
+if TYPE_CHECKING:
+    from sase.analysis.stages import Stage
+    from sase.api import Query
+
+
+def compile(arguments: argparse.Namespace) -> int:
+    if statement := statement_of(arguments):
+        given = "".join(f" --table {name}=PATH" for name in statement.compiled.statement.tables)
+        return _write(statement.job, arguments.output, f"{given} --out MATCHES")
+    query = query_of(arguments, reads_events=False)
+    more = " --checkpoint CHECKPOINT --max-delay DELAY" if arguments.stream else ""
+    return _write(query.job, arguments.output, f" --events EVENTS --out MATCHES{more}")
+
+
+def _write(job: str, place: str | None, options: str) -> int:
+    if place is None:
+        sys.stdout.write(job)
+        return 0
+    output = Path(place)
+    try:
+        output.write_text(job, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{output} cannot be written: {error.strerror}") from None
+    print(f"wrote {output}: run it with  spark-submit {output}{options}", file=sys.stderr)
+    return 0
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from sase.runtime.arguments import stream_options
+
+    if arguments.stream and arguments.html:
+        raise OptionError("--html shows a run that has ended, and a stream does not end")
+    if not arguments.stream and (idle := stream_options(arguments)):
+        raise OptionError(f"{', '.join(idle)}: for streams, and this is none without --stream")
+    if statement := interruptible(lambda: statement_of(arguments)):
+        starting()
+        from sase.runtime.sql import run_sql
+
+        planned = statement.compiled.statement
+        return run_sql(statement.module.query, arguments, name=Path(planned.filename).stem, ordered=planned.ordered)
+    query = interruptible(lambda: query_of(arguments))
+    starting()
+    bound, module = query.compiled.query, query.module
+    name = Path(bound.filename).stem
+    if arguments.stream:
+        from sase.places import placed
+        from sase.runtime.stream.job import run_stream
+
+        state = getattr(module, "STATE", None)
+        with placed(bound):
+            return run_stream(
+                module.follow, module.read, module.SOURCE, arguments, bound.stream, name=name, state=state
+            )
+    from sase.outlook import warning
+    from sase.places import placed
+    from sase.runtime.io.inputs import open_events
+    from sase.runtime.job import run_job
+
+    if text := warning(query, lambda: open_events(arguments, module.SOURCE, bound.stream)):
+        print(f"warning: {text}", file=sys.stderr)
+    with placed(bound):
+        kernel = hasattr(module, "PATTERN")
+        status = run_job(module.find_matches, module.SOURCE, arguments, bound.stream, name=name, kernel=kernel)
+    if arguments.html:
+        _report(arguments, query)
+    return status
+
+
+def explain(arguments: argparse.Namespace) -> int:
+    if statement := statement_of(arguments):
+        sys.stdout.write(statement.explain())
+        return 0
+    query = query_of(arguments, reads_events=arguments.analyze)
+    if arguments.spelled_in is not None:
+        if arguments.analyze or arguments.html:
+            raise OptionError("--as shows the query in other words, and nothing of its plan: leave the rest out")
+        from sase.compiler.languages.sase.spelling import spelled
+
+        sys.stdout.write(spelled(query.compiled.query))
+        return 0
+    sys.stdout.write(query.explain())
+    stages: Sequence[Stage] = ()
+    if arguments.analyze:
+        starting()
+        from sase.analysis.stages import table
+        from sase.runtime.io.inputs import open_events
+
+        events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
+        stages = query.stages(events)
+        sys.stdout.write("\nWhat got through\n" + table(stages))
+    if arguments.html:
+        _report(arguments, query, stages)
+    return 0
+
+
+def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:
+    """Writes --html: without stages, of the matches."""
+    from sase.pictures.picture import write
+    from sase.pictures.report import report
+    from sase.places import placed
+    from sase.runtime.io.inputs import open_events
+
+    events = None
+    if stages is None:
+        events = open_events(arguments, query.module.SOURCE, query.compiled.query.stream)
+    with placed(query.compiled.query):
+        write(arguments.html, report(query, stages or (), events))
+    print(f"wrote {arguments.html}", file=sys.stderr)
+
+
+def check(arguments: argparse.Namespace) -> int:
+    from sase.compiler.languages.registry import read
+    from sase.statement import compile_sql
+
+    catalog = catalog_of(arguments)
+    if catalog.types is None and not all(name.endswith(".sql") for name in arguments.queries):
+        print("note: no catalog, so types and attributes are not checked", file=sys.stderr)
+    failed, parameters = 0, set[str]()
+    for name in arguments.queries:
+        try:
+            text = read_text(name)
+            if not arguments.language and is_sql(text, name):
+                compile_sql(text, arguments.dialect or "spark", filename=name)
+                continue
+            parsed = read(text, name, arguments.language)
+            parameters |= parsed.parameters
+            parsed.bind(catalog)
+        except SaseError as error:
+            failed += 1
+            print(error, end="\n\n", file=sys.stderr)
+    if failed:
+        print(f"{failed} of {len(arguments.queries)} queries have errors", file=sys.stderr)
+        return 1
+    refuse_unknown(arguments, parameters)
+    return 0
+
+
+def statistics(arguments: argparse.Namespace) -> int:
+    starting()
+    from sase.analysis.statistics import describe, statistics
+    from sase.api import compile
+    from sase.compiler.languages.registry import read
+    from sase.events import csv_of
+    from sase.runtime.errors import explained
+    from sase.runtime.io.inputs import read_as_is
+
+    catalog = catalog_of(arguments)
+    tables = read_as_is(arguments, catalog.types or (), csv_of(catalog))
+    with explained():
+        parsed = [read(read_text(name), name, arguments.language) for name in arguments.query]
+        refuse_unknown(arguments, {name for query in parsed for name in query.parameters})
+        found = statistics(tables, [compile(query, catalog, events=tables) for query in parsed], catalog)
+    try:
+        found.save(arguments.output)
+    except OSError as error:
+        raise OptionError(f"{arguments.output} cannot be written: {error.strerror}") from None
+    sys.stdout.write(describe(found))
+    print(f"wrote {arguments.output}: use it with  sase compile QUERY --statistics {arguments.output}", file=sys.stderr)
+    return 0
+
+
+def test(arguments: argparse.Namespace) -> int:
+    from sase.testing import Case, cases_in, outcomes
+
+    started = time.perf_counter()
+    cases: list[Case] = []
+    broken = 0
+    for name in arguments.files:
+        try:
+            found = cases_in(read_text(name), name, arguments.language)
+        except (SaseError, OptionError) as error:
+            broken += 1
+            print(error if isinstance(error, SaseError) else f"error: {error}", end="\n\n", file=sys.stderr)
+            continue
+        cases += found
+        if not found:
+            print(f"note: {name} has no test", file=sys.stderr)
+    if not cases and not broken:
+        raise OptionError("there is no test: a test is a comment,  /* test: TITLE given EVENTS matches MATCHES */")
+    refuse_unknown(arguments, {name for case in cases for name in case.query.parameters})
+    failed = []
+    if cases:
+        starting()
+        from sase.runtime.session import session
+
+        results = outcomes(cases, catalog_of(arguments), session("sase", arguments.verbose, brief=True))
+        failed = [outcome for outcome in results if not outcome.passed]
+        print("".join(f"{outcome}\n\n" for outcome in failed), end="")
+    parts = [f"{len(cases)} test{'' if len(cases) == 1 else 's'}", f"{len(failed)} failed" if failed else "all passed"]
+    parts += [f"{broken} of {len(arguments.files)} files cannot be read"] if broken else []
+    print(" · ".join([*parts, duration(time.perf_counter() - started)]))
+    return 1 if failed or broken else 0
+
+
+def init(arguments: argparse.Namespace) -> int:
+    output = None if arguments.output is None else Path(arguments.output)
+    if output is not None and output.exists():
+        raise OptionError(f"{output} exists, and may have been edited: remove it, or choose another -o")
+    starting()
+    from sase.analysis.draft import draft
+    from sase.compiler.core.catalog import Catalog, Csv
+    from sase.runtime.errors import explained
+    from sase.runtime.io.inputs import read_as_is
+
+    keys = ("time", "time_unit", "time_format", "type", "order")
+    given = {key: value for key in keys if (value := getattr(arguments, key)) is not None}
+    tables = read_as_is(arguments)
+    with explained():
+        found = draft(tables, Catalog(**given, csv=Csv(**csv_given(arguments))), given)
+    text = found.toml(" ".join(arguments.events))
+    if output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{output} cannot be written: {error.strerror}") from None
+    catalog = found.catalog
+    columns = f"time {catalog.time}, type {catalog.type}" + (f", order {catalog.order}" if catalog.order else "")
+    print(f"wrote {output}: {len(found.events)} event types; {columns}", file=sys.stderr)
+    return 0

@@ -1,0 +1,163 @@
+"""Aggregates over all that has arrived: the worker against all events of the window, one by one, and Spark's slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from sase.runtime.arrivals import with_arrivals
+from sase.runtime.errors import SaseRunError
+from sase.runtime.operator.arrivals import COPY, OWN, TOTAL, Running, Task, run, totals
+
+KINDS = ("avg", "sum", "count", "min", "max")
+Row = tuple[int, int, str, Any]
+"""Ticks, tie-breaker, type, value."""
+ARROW = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(38, 2)}
+
+
+def columns(of: str) -> tuple[Running, ...]:
+    results = {"count": "bigint", "avg": "double"}
+    return tuple(Running(f"{kind}*", kind, "v", ("A", "B"), results.get(kind, of)) for kind in KINDS)
+
+
+def one_by_one(rows: Sequence[Row], within: int | None) -> dict[Row, list[Any]]:
+    """By event of type A: the aggregates in the order of KINDS."""
+    found = {}
+    for row in rows:
+        if row[2] == "A":
+            inside = [
+                other[3]
+                for other in rows
+                if other[:2] <= row[:2] and (within is None or row[0] - other[0] < within)
+                if other[2] in "AB" and other[3] is not None
+            ]
+            found[row] = [of(inside) for of in AGGREGATES]
+    return found
+
+
+def average(values: list[Any]) -> float | None:
+    if not values:
+        return None
+    if any(isinstance(value, float) and not math.isfinite(value) for value in values):
+        return sum(map(float, values))
+    total = sum(map(Fraction, values))
+    return total.numerator / (total.denominator * len(values))
+
+
+def whole(values: list[Any]) -> Any:
+    if not values:
+        return None
+    if isinstance(values[0], float) and all(map(math.isfinite, values)):
+        total = sum(map(Fraction, values))
+        try:
+            return total.numerator / total.denominator
+        except OverflowError:
+            return math.inf if total > 0 else -math.inf
+    return sum(values)
+
+
+def ranked(value: Any) -> Any:
+    return (isinstance(value, float) and math.isnan(value), value)
+
+
+AGGREGATES: tuple[Callable[[list[Any]], Any], ...] = (
+    average,
+    whole,
+    len,
+    lambda values: min(values, key=ranked, default=None),
+    lambda values: max(values, key=ranked, default=None),
+)
+
+
+def in_slices(rows: Sequence[Row], within: int | None, length: int, of: str, batch: int) -> dict[Row, list[Any]]:
+    """As Spark cuts them: own rows, copies where the window ends, totals in between."""
+    task = Task(columns(of), ("t", "n", "type", "v"), "type", "n", ("A",), within)
+    kinds = [ARROW[each.result] for each in task.running]
+    value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
+    numbers = [(name, pa.int64()) for name in ("ticks", "slice", "role")]
+    events = [("0", pa.int64()), ("1", pa.int64()), ("2", pa.string()), ("3", value)]
+    schema = pa.schema([*events, *numbers, ("payload", pa.binary())])
+    own = [(*row, row[0], row[0] // length, OWN, None) for row in rows]
+    fed = [row for row in own if row[2] in "AB"]
+    by_slice = sorted(fed, key=lambda row: row[5])
+    parts = [row for each in totals(task, iter(batches(by_slice, schema, batch))) for row in each.to_pylist()]
+    last = max((row[5] for row in own), default=0)
+    between = range(1, last + 1) if within is None else range(1, within // length)
+    bases = [(None,) * 5 + (part["slice"] + after, TOTAL, part["payload"]) for part in parts for after in between]
+    copied = []
+    if within is not None:
+        reach = range(max(1, within // length), (within + length - 1) // length + 1)
+        copied = [(*row[:5], row[5] + after, COPY, None) for row in fed for after in reach]
+    everything = sorted([*own, *copied, *bases], key=lambda row: (row[5], row[4] is not None, row[4] or 0, row[1] or 0))
+    answer = {}
+    for each in run(task, iter(batches(everything, schema, batch)), kinds):
+        for row in each.to_pylist():
+            if row["2"] == "A":
+                answer[row["0"], row["1"], row["2"], row["3"]] = [row[name.name] for name in task.running]
+            else:
+                assert all(row[name.name] is None for name in task.running)
+    return answer
+
+
+def batches(rows: list[Any], schema: pa.Schema, size: int) -> list[pa.RecordBatch]:
+    listed = [rows[at : at + size] for at in range(0, len(rows), size)]
+    return [pa.record_batch([list(column) for column in zip(*part, strict=True)], schema=schema) for part in listed]
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bigint": st.integers(-(2**60), 2**60),
+    "double": st.floats(width=64) | st.sampled_from((1e308, -1e308, 0.1, 1e-320, -0.0)),
+    "decimal(38,2)": st.integers(-9999, 9999).map(lambda cents: Decimal(cents).scaleb(-2)),
+}
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[str, list[Row]]:
+    of = draw(st.sampled_from(sorted(VALUES)))
+    drawn = draw(st.lists(st.tuples(st.integers(0, 40), st.sampled_from("AABC"), st.none() | VALUES[of]), max_size=14))
+    ordered = sorted(drawn, key=lambda row: row[0])
+    return of, [(ticks, at // 2, kind, value) for at, (ticks, kind, value) in enumerate(ordered)]
+
+
+@given(streams(), st.none() | st.integers(1, 30), st.integers(1, 12), st.integers(1, 5))
+@settings(deadline=None)
+def test_slices_give_what_all_events_one_by_one_give(
+    stream: tuple[str, list[Row]], within: int | None, length: int, batch: int
+) -> None:
+    of, rows = stream
+    if len({(*row[:2], repr(row[3]), row[2]) for row in rows}) < len(rows):
+        return  # the answer is by event, and these could not be told apart
+    expected = {repr(row): repr_of(values) for row, values in one_by_one(rows, within).items()}
+    found = in_slices(rows, within, length, of, batch)
+    assert {repr(row): repr_of(values) for row, values in found.items()} == expected
+
+
+def repr_of(values: list[Any]) -> list[str]:
+    """Equal to the last bit; 0.0 and -0.0 are one number, and a decimal has its two digits."""
+    return [repr(value + 0.0 if isinstance(value, float) else value) for value in values]
+
+
+def test_a_sum_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(SaseRunError, match=r"^sum\* is 9223372036854775808, which does not fit into 64 bits"):
+        in_slices([(0, 0, "A", 2**63 - 1), (1, 0, "A", 1)], None, 5, "bigint", 9)
+
+
+def test_spark_cuts_them_like_that(spark: SparkSession) -> None:
+    rows: list[Row] = [(at * 7 % 50, at, "ABC"[at % 3], None if at % 5 == 4 else at * 37 % 101) for at in range(60)]
+    events = spark.createDataFrame(rows, "ts bigint, `n.o` bigint, type string, v bigint")
+    for within in (None, 1, 5, 16, 17, 40):
+        frame = with_arrivals(
+            events, columns("bigint"), time="ts", type="type", order="n.o", types=["A"], within=within
+        )
+        assert frame.columns == ["ts", "n.o", "type", "v", *(f"{kind}*" for kind in KINDS)]
+        found = {tuple(row)[:4]: list(row)[4:] for row in frame.collect() if row[2] == "A"}
+        assert found == one_by_one(rows, within)

@@ -1,0 +1,64 @@
+"""Queries of other languages in words of SASE: read again, they are the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from worked_examples import Example, examples
+
+from sase.compiler.core.bound import Branch
+from sase.compiler.core.errors import OptionError
+from sase.compiler.languages.registry import read
+from sase.compiler.languages.sase.spelling import spelled
+
+EXAMPLES = [(language, example) for language in ("vdms-pq", "telegraphcq") for example in examples(language)]
+WITHOUT_WORDS = {"B5", "B6", "B7", "B8", "B9", "B13", "B14", "B15", "B18", "B19", "B20", "B21"}
+REFUSED = {"A15", "A16", "A17", "A18", "A19"}
+"""Aggregates over what is in results."""
+MISSING = {"A6", "A7", "A8"}
+"""What is missing is spelled out, and SASE's rule then adds what follows from it."""
+
+
+@pytest.mark.parametrize(
+    ("language", "example"),
+    [pytest.param(*each, id=each[1].name) for each in EXAMPLES if each[1].name not in REFUSED | MISSING],
+)
+def test_read_again_it_is_the_same(language: str, example: Example) -> None:
+    query = read(example.query, "q", language).bind(example.catalog)
+    if example.name in WITHOUT_WORDS:
+        with pytest.raises(OptionError, match="SASE has no words for this query"):
+            spelled(query)
+    else:
+        again = read(spelled(query), "q", "sase").bind(example.catalog)
+        assert list(map(in_one_order, again.branches)) == list(map(in_one_order, query.branches))
+        assert again.arrivals == query.arrivals
+
+
+def in_one_order(branch: Branch) -> Branch:
+    return replace(branch, apart=tuple(sorted(branch.apart, key=lambda each: (each.earlier, each.later))))
+
+
+def test_names_types_and_columns_are_quoted_where_they_must_be() -> None:
+    example = examples("vdms-pq")[0]
+    catalog = replace(example.catalog, types={"a b": {"ts": "bigint", "x y": "bigint"}, "SHELF-1": {"ts": "bigint"}})
+    text = (
+        "PATTERN `v 1`:`a b`, w:ANY(SHELF-1, `a b`) WHERE `v 1`.`x y` = 3 RETURN w.ts AS `at once`, `v 1`.ts + 1 AS n"
+    )
+    query = read(text, "q").bind(catalog)
+    assert spelled(query) == (
+        "EVENT SEQ(`a b` `v 1`, ANY(`SHELF-1`, `a b`) w)\n"
+        "WHERE `v 1`.`x y` = 3\n"
+        "RETURN w.ts AS `at once`, `v 1`.ts + 1 AS n\n"
+    )
+    assert read(spelled(query), "q").bind(catalog).branches == query.branches
+
+
+def test_what_is_missing_is_spelled_out() -> None:
+    example = next(each for each in examples("vdms-pq") if each.name == "A6")
+    assert spelled(read(example.query, "q").bind(example.catalog)) == (
+        "EVENT SEQ(START x, ANY(STATUS, DTC) y)\n"
+        "WHERE [car_id]\n"
+        "  AND x.start_time > 21\n"
+        "  AND (((NOT (y.type = 'DTC')) AND y.speed > avg*(y.speed)) OR ((NOT (y.type = 'STATUS')) AND y.code = 7))\n"
+    )
