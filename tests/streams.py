@@ -53,15 +53,13 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
     end = max(rows.column(task.time).to_pylist(), default=0) + far + delay + 1
     for number, batch in enumerate([*batches, *[[]] * 2]):
         run.watermarks.append(watermark)
+        bucket = Bucket(task)  # a worker lives as long as a task: nothing of one bucket may be kept in it
         for place in range(BUCKETS):
             arrived = places[place].take(pa.array(batch, pa.int64())).filter(pa.compute.field("_here"))
             wake = wakes[place]
             if not arrived.num_rows and (wake is None or wake > watermark):
                 continue
-            # A worker lives as long as a task: nothing may be kept in it.
-            step = Bucket(task).advance(
-                states[place], arrived.drop_columns("_here") if arrived.num_rows else None, watermark
-            )
+            step = bucket.advance(states[place], arrived.drop_columns("_here") if arrived.num_rows else None, watermark)
             states[place], wakes[place] = step.state, step.wake
             assert (step.state is None) == (step.wake is None)
             assert step.wake is None or step.wake > watermark

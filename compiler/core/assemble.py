@@ -17,7 +17,6 @@ from sase.compiler.core.arrivals import Lowering
 from sase.compiler.core.bound import (
     BoundQuery,
     Branch,
-    Earliest,
     Group,
     Mode,
     Output,
@@ -107,7 +106,7 @@ def assemble(
     )
     check_outputs(query, catalog.type if composite is not None else None, found)
     if not found:
-        found += _wrong_selection(query, selection, exclusive)
+        found += _wrong_selection(query, selection)
     if isinstance(within, Diagnostic):
         found.append(within)
     if found:
@@ -136,21 +135,8 @@ def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) ->
         )
 
 
-def _wrong_selection(
-    query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]], exclusive: Span | None
-) -> Iterator[Diagnostic]:
-    """Selection and consumption go by the event that completes a match, so there must be one, known in time."""
-    spans = [span for _, span in selection.values()] + (
-        [exclusive] if query.consume == "exclusive" and exclusive else []
-    )
-    if not spans:
-        return
-    if any(isinstance(branch.instant, Earliest) for branch in query.branches):
-        yield Diagnostic(
-            "matches are selected when their last event has come, and these are certain only at the end of the window",
-            spans[0],
-            "leave out what no event closes: a component that stands last under NOT or ALL, or NOT beside AND",
-        )
+def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]]) -> Iterator[Diagnostic]:
+    """Selection goes by the event that completes a match, so there must be one, and by one of every match."""
     for name, (mode, span) in selection.items():
         if not all(name in branch.variables for branch in query.branches):
             yield Diagnostic(

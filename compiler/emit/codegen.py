@@ -32,6 +32,7 @@ from sase.compiler.plan.physical import (
     Arrays,
     Arrive,
     Buckets,
+    Choose,
     Combination,
     Computed,
     Ends,
@@ -117,10 +118,14 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "pattern": {"name": pattern.name(kernel), "lines": pattern.lines(kernel, query.within)} if kernel else None,
         "places": [[literal(part) for part in place] for place in _places(plan)],
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
+        "groups": [
+            (literal(name), wrapped({variable: list(columns) for variable, columns in events.items()}, 4))
+            for name, events in plan.groups.items()
+        ],
         "relevant": _relevant(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
         "single": None if kernel else _single(plan),
-        "functions": list(_functions(plan)),
+        "functions": list(_functions(plan, standalone is not None)),
         "output": list(_output(plan)),
         "steps": [line for line in map(_call, plan.steps) if line],
         "name": literal(Path(query.filename).stem),
@@ -160,17 +165,22 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.places import Place"
     if plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
+        if plan.only(Choose):
+            yield "from sase.runtime.ssc import choose"
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
         yield f"from sase.runtime.stream.ssc import Stream, {sequences}"
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
     else:
-        yield f"from sase.runtime.ssc import Options{', match_schema, scan_and_construct, structs' if kernel else ''}"
+        choose = ", choose" if plan.only(Choose) else ""
+        sequences = f"{choose}, match_schema, scan_and_construct, structs" if kernel else ""
+        yield f"from sase.runtime.ssc import Options{sequences}"
 
 
 def _places(plan: PhysicalPlan) -> list[tuple[str, ...]]:
     """Where the query has what may fail; not if its line is so long that no caret below it would help."""
     query, source = plan.query, Path(plan.query.filename).name
-    found = [(sql, *pointed(span, query.text, source)) for sql, span in places(query)]
+    asked = [condition for step in plan.every(Exclude) for condition in step.asked]
+    found = [(sql, *pointed(span, query.text, source)) for sql, span in places(query, asked)]
     return [place for place in found if max(map(len, place)) <= LONGEST]
 
 
@@ -251,10 +261,16 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
     told = {}
     if isinstance(kernel, Combination) and plan.result.columns is None:
         told = {role: literal(plan.own(role)) for role in ("started", "detected")}
+    if plan.groups:
+        told["groups"] = "GROUPS"
+    if plan.only(Choose):
+        told["candidates"] = literal(plan.own("candidate"))
     shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) else [])]
+    shape += [f"{role}={name}" for role, name in told.items()]
     return {
         "told": told,
-        "shape": ", ".join([*shape, *(f"{role}={name}" for role, name in told.items())]),
+        "shape": ", ".join(shape),
+        "wide": len(told) > 2,
         "in_order": isinstance(kernel, Kernel),
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
@@ -286,10 +302,12 @@ def _call(step: object) -> str | None:
             return "matches = arrays(matches)"
         case Exclude() | Keep():
             return f"matches = {step.function}(matches)"
+        case Choose():
+            return "matches = chosen(matches)"
     return None
 
 
-def _functions(plan: PhysicalPlan) -> Iterator[str]:
+def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
     """The functions of these steps, as text."""
     macros: Any = environment().get_template("shared.jinja").module
     for step in plan.steps:
@@ -302,17 +320,23 @@ def _functions(plan: PhysicalPlan) -> Iterator[str]:
             case AntiJoin():
                 yield macros.anti_join(**_anti_join(plan, step))
             case Exclude():
-                variable = column_sql(step.variable)
-                forbidden = f"({' AND '.join(step.conditions)}) IS TRUE"
-                absent = f"{variable} IS NULL OR " if step.optional else ""
-                condition = f"{absent}NOT exists({variable}, {variable} -> {forbidden})"
-                yield macros.exclude(step.function, literal(condition))
+                yield macros.exclude(step.function, literal(step.sql), len(step.variables) > 1)
+            case Choose():
+                yield macros.chosen(_chosen(step), literal(plan.own("candidate")), standalone)
             case Keep():
                 variable = column_sql(step.variable)
                 kept = f"filter({variable}, {variable} -> {' AND '.join(step.conditions)})"
                 yield macros.keep(step.function, literal(step.variable), literal(kept))
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
+
+
+def _chosen(step: Choose) -> str:
+    """What is chosen, in words."""
+    ways = ["each match once"] if step.once else []
+    ways += [f"the {mode} {printable(name)}" for name, mode in step.select]
+    ways += ["events that no earlier match has used"] if step.exclusive else []
+    return ", then ".join(ways)
 
 
 def _array(step: Arrays, name: str) -> str:

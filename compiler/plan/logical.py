@@ -70,9 +70,14 @@ class GroupPlan:
     """Left to Spark, to which the match brings the events along."""
 
     @property
+    def undecided(self) -> tuple[Predicate, ...]:
+        """What is left to Spark, of the groups in it, too."""
+        return (*self.late, *(part for inner in self.groups for part in inner.undecided))
+
+    @property
     def collects(self) -> bool:
         """Whether a match gets its events: because they are wanted, or for Spark to decide about."""
-        return self.group.fold == "collect" or bool(self.late)
+        return self.group.fold == "collect" or bool(self.undecided)
 
 
 @dataclass(frozen=True)
@@ -108,6 +113,9 @@ class Plan:
     branches: tuple[BranchPlan, ...] = ()
     """Of a pattern that is no sequence: what is checked of each branch, in the place of `construction`, `selection`
     and `negations`. The window is part of them: it bounds where candidates are looked for."""
+    deferred: bool = False
+    """Whether the choice among candidates (each match once, first and last, consumption) comes behind what Spark
+    decides; see `settle`."""
 
     @property
     def needs_kernel(self) -> bool:

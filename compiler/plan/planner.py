@@ -61,7 +61,7 @@ class _Planner(Columns):
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
-        negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.conditions]
+        negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.told]
         result = self.result()
         emit = self.emit()
         inside = [self.query.variable(state.variable) for state in kernel.negated] if kernel else []
@@ -235,7 +235,11 @@ class _Planner(Columns):
                 own.add(self.query.time)
             columns, interval = in_order(variable, own), self.interval(variable.name)
             looked_up = LookUp(variable.name, interval, keyed, self.fill(variable), columns)
-            yield looked_up, Exclude(variable.name, function_name("without", variable, index), tuple(conditions))
+            name = scalars.column_sql(variable.name)
+            forbidden = f"NOT exists({name}, {name} -> ({' AND '.join(conditions)}) IS TRUE)"
+            function = function_name("without", variable, index)
+            told = f" with {' and '.join(conditions)}" if conditions else ""
+            yield looked_up, Exclude((variable.name,), function, told, forbidden)
 
     def after_the_kernel(self, negation: Negation, tests: Iterable[EquivalenceTest]) -> tuple[list[str], set[str]]:
         """The conditions on a negated component that Spark is left with, and its attributes in them."""

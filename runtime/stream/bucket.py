@@ -65,6 +65,7 @@ class Bucket(Matcher):
         self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
         self.everywhere = sum(self.bits[component.variable] for component in task.outside if not component.keyed)
         self.lookups: list[_Lookup] = []
+        self.seen = 0
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
         """One micro-batch of a bucket; time and watermark are in ticks."""
@@ -107,6 +108,10 @@ class Bucket(Matcher):
         chunk = table.take(pa.array(part))
         chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(tried))
         events = self.events(chunk)._replace(since=since, until=watermark)
+        self.base, self.seen = (
+            self.seen,
+            self.seen + chunk.num_rows,
+        )  # the buckets of a task share one sequence of numbers
         self.lookups = [_Lookup(chunk, events.time, codes[part], tried, task, self.bits[each.variable], each)
                         for each in task.outside]  # fmt: skip
         found = self.construction.found(events, task.jit)

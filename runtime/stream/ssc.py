@@ -11,13 +11,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
-from sase.runtime.ssc import check_pattern, shape
+from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
@@ -62,6 +62,8 @@ def scan_and_construct(
     emit: Mapping[str, Sequence[str]],
     started: str | None = None,
     detected: str | None = None,
+    groups: Groups | None = None,
+    candidates: str | None = None,
     shown: Sequence[str],
     columns: Columns,
     time_kind: Literal["timestamp", "integer"],
@@ -77,7 +79,7 @@ def scan_and_construct(
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
     refused.
     """
-    check_pattern(pattern, emit)
+    check_pattern(pattern, emit, groups or {}, candidates)
     horizon(pattern, tuple(outside))
     task = StreamTask(
         pattern=pattern,
@@ -92,6 +94,8 @@ def scan_and_construct(
         cross=tuple(cross),
         started=started,
         detected=detected,
+        groups=as_tuples(groups),
+        candidates=candidates,
         outside=tuple(outside),
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
@@ -119,9 +123,8 @@ def scan_and_construct(
     for variable, names in emit.items():
         event = struct(names)
         found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
-    for name in (started, detected):
-        if name is not None:
-            found = found.add(StructField(name, LongType()))
+    for field in more_fields(schema, started, detected, groups, candidates):
+        found = found.add(field)
     for component in outside:
         if component.columns:
             found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
