@@ -66,9 +66,10 @@ def test_what_is_left_to_decide_is_decided_before_the_choice(pattern: Combinatio
     batches = shuffled([row["time"] for row in rows], 4, random)
     run = follow(stream_task(pattern), pa.Table.from_pylist(rows, SCHEMA), batches, 4)
     expected = judge(pattern, rows, lambda branch, bound: is_accepted(branch, map(number, bound.values())))
-    matches = {at: [each for each, when in zip(run.matches, run.found_at, strict=True) if when == at]
-               for at in run.found_at}  # fmt: skip
-    found = [each for some in matches.values() for each in chosen(pattern, some)]
+    batches_of: dict[int, list[pa.RecordBatch]] = {}
+    for at, matches in zip(run.found_at, run.matches, strict=True):
+        batches_of.setdefault(at, []).append(matches)
+    found = [each for some in batches_of.values() for each in chosen(pattern, some)]
     assert Counter(found) == Counter((each.events, each.started, each.detected) for each in expected)
 
 
