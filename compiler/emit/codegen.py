@@ -37,6 +37,7 @@ from sase.compiler.plan.physical import (
     Computed,
     Ends,
     Exclude,
+    Forbidden,
     Keep,
     Kernel,
     LookUp,
@@ -364,37 +365,61 @@ def _before(plan: PhysicalPlan, left: str, right: str) -> str:
 
 
 def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> Mapping[str, Any]:
-    interval, query = join.interval, plan.query
+    query, several = plan.query, len(join.components) > 1
     time, bucket, end, since = (plan.own(role) for role in ("time", "bucket", "end", "since"))
-    conditions = list(join.conditions)
-    if interval.after is not None:
-        conditions.append(_before(plan, interval.after, join.variable))
-    if interval.before is not None:
-        conditions.append(_before(plan, join.variable, interval.before))
     bounds: dict[str, str] = {}
     if join.bucket is not None:
-        conditions.insert(0, f"{bucket} = {end} div {{BUCKET}}")
-        if interval.until is not None:
-            bounds[end] = f"ticks(matches, {literal(_place(interval.until, query.time))}) + WINDOW"
-            conditions.append(f"{time} < {end}")
-        else:
-            bounds[end] = f"ticks(matches, {literal(_place(str(interval.before), query.time))})"
-        if interval.since is not None:
-            bounds[since] = f"ticks(matches, {literal(_place(interval.since, query.time))}) - WINDOW"
-            conditions.append(f"{time} > {since}")
+        window = " + WINDOW" if join.trailing else ""
+        bounds[end] = f"ticks(matches, {literal(_place(join.end, query.time))}){window}"
+        leading = next((each.interval.since for each in join.components if each.interval.since is not None), None)
+        if leading is not None:
+            bounds[since] = f"ticks(matches, {literal(_place(leading, query.time))}) - WINDOW"
+    conditions = [] if join.bucket is None else [f"{bucket} = {end} div {{BUCKET}}"]
+    present = [f"{column_sql(each.variable)} IS NOT NULL" for each in join.components]
+    conditions += join.common if several else _forbids(plan, join.components[0])
+    lines = _joined(conditions, join.bucket is not None)
+    if several:
+        ways = [
+            " AND ".join([there, *_forbids(plan, each)]) for there, each in zip(present, join.components, strict=True)
+        ]
+        first, *others = (f"({way})" for way in ways)
+        lines += [literal(f"{'AND ' if lines else ''}({first} "), *(literal(f"OR {way} ") for way in others), '")"']
+    far = "WINDOW" if join.windows == 1 else f"{join.windows} * WINDOW"
     return {
         "function": join.function,
-        "variable": literal(join.variable),
-        "fill": literal(join.fill.condition),
-        "columns": ", ".join(literal(column_sql(column)) for column in join.columns),
+        "components": [
+            {
+                "variable": literal(each.variable),
+                "fill": literal(each.fill.condition),
+                "columns": ", ".join(literal(column_sql(column)) for column in each.columns),
+            }
+            for each in join.components
+        ],
+        "some": literal(" OR ".join(present)),
         "time_column": literal(column_sql(query.time)),
         "time": literal(time),
-        "conditions": _joined(conditions, join.bucket is not None),
+        "conditions": lines,
         "bounds": [(literal(name), value) for name, value in bounds.items()],
         "bucket": literal(bucket),
         "first_bucket": literal(f"{time} div {{BUCKET}}"),
-        "last_bucket": literal(f"({time} + {{WINDOW}}) div {{BUCKET}}"),
+        "last_bucket": literal(f"({time} + {{{far}}}) div {{BUCKET}}"),
+        "far": "twice the window" if join.windows > 1 else "the window",
     }
+
+
+def _forbids(plan: PhysicalPlan, each: Forbidden) -> list[str]:
+    """What an event must meet to forbid a match: its conditions, and where it is."""
+    interval, (time, end, since) = each.interval, (plan.own(role) for role in ("time", "end", "since"))
+    conditions = list(each.conditions)
+    if interval.after is not None:
+        conditions.append(_before(plan, interval.after, each.variable))
+    if interval.before is not None:
+        conditions.append(_before(plan, each.variable, interval.before))
+    if interval.until is not None:
+        conditions.append(f"{time} < {end}")
+    if interval.since is not None:
+        conditions.append(f"{time} > {since}")
+    return conditions
 
 
 def _joined(conditions: list[str], bucketed: bool) -> list[str]:

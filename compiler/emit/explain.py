@@ -286,7 +286,7 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Select():
             yield from (("filter", condition) for condition in step.conditions)
         case AntiJoin():
-            yield "anti-join", _anti_join(step, query.time_kind)
+            yield from (("anti-join", line) for line in _anti_join(step, query.time_kind))
         case Exclude():
             yield "filter", f"no {', '.join(step.variables)} in its interval{step.told}"
         case Choose():
@@ -335,11 +335,13 @@ def clause_text(clause: Clause) -> str:
     )
 
 
-def _anti_join(join: AntiJoin, time_kind: str) -> str:
+def _anti_join(join: AntiJoin, time_kind: str) -> Iterator[str]:
+    """A line for each component; they are one join."""
     bucket = f"on buckets of {_length(join.bucket, time_kind)}" if join.bucket else "without buckets"
-    return f"{join.variable} ({join.fill.condition}) {bucket}" + "".join(
-        f", {condition}" for condition in join.conditions
-    )
+    for at, each in enumerate(join.components):
+        common = f" {bucket}" + "".join(f", {condition}" for condition in join.common)
+        conditions = "".join(f", {condition}" for condition in each.conditions)
+        yield f"{'or ' if at else ''}{each.variable} ({each.fill.condition}){'' if at else common}{conditions}"
 
 
 # ---- the strategies -----------------------------------------------------------------------------

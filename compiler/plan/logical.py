@@ -35,6 +35,11 @@ class Negation:
     predicates: tuple[Predicate, ...]
     equivalences: tuple[EquivalenceTest, ...]
 
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """One anti-join does for components that agree on the same attributes with a match: it hashes the same."""
+        return tuple((test, test.attribute(self.variable)) for test in self.equivalences)
+
 
 @dataclass(frozen=True)
 class SequenceConstruction:

@@ -309,18 +309,42 @@ class Select:
 
 
 @dataclass(frozen=True)
-class AntiJoin:
-    """Negation on time buckets: one function of the job."""
+class Forbidden:
+    """A negated component that is looked for by an anti-join."""
 
     variable: str
     interval: Interval
-    function: str
     fill: Fill
     columns: tuple[str, ...]
     conditions: tuple[str, ...]
     """Equalities and P-, over `variable.attribute`, beside the interval."""
+
+
+@dataclass(frozen=True)
+class AntiJoin:
+    """Negation on time buckets: one function of the job, and one scan, for all components that it looks for."""
+
+    function: str
+    components: tuple[Forbidden, ...]
+    common: tuple[str, ...]
+    """Of several components: the equalities that all of them ask for, of whichever of them an event is."""
+    end: str
+    """The variable whose event ends the last interval, or from which on a window does."""
     bucket: int | None
     """The length of a time bucket in ticks; None without a window."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(each.variable for each in self.components)
+
+    @property
+    def trailing(self) -> bool:
+        return any(each.interval.until is not None for each in self.components)
+
+    @property
+    def windows(self) -> int:
+        """How many windows before its end an interval may begin."""
+        return 2 if self.trailing and any(each.interval.since is not None for each in self.components) else 1
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,8 @@ class _Run:
         """For each variable, how many events meet its conditions, one after the other, and find a predecessor. Negated
         ones first: so the last variable's events stand before what is built from them."""
         fills = {fill.variable: fill.parts for fill in self.physical.fills}
-        forbidden = {join.variable: join.fill.parts for join in self.physical.every(AntiJoin)}
+        joins = self.physical.every(AntiJoin)
+        forbidden = {each.variable: each.fill.parts for join in joins for each in join.components}
         aside = self.plan.forbidden | self.bound.collected
         forbidden |= {name: parts for name, parts in fills.items() if name in aside}
         metrics: list[Column] = []
@@ -329,7 +330,8 @@ class _Run:
                     for condition in step.conditions:
                         yield "selection", condition, _where(condition)
                 case AntiJoin():
-                    yield "anti-join", self.no(step.variable, step.interval), getattr(self.job, step.function)
+                    what = ", ".join(self.no(each.variable, each.interval) for each in step.components)
+                    yield "anti-join", what, getattr(self.job, step.function)
                 case Exclude():
                     what = f"no {', '.join(step.variables)}{step.told}"
                     yield "negation", what, _of_matches(getattr(self.job, step.function))
