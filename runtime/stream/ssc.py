@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
+from sase.runtime.io.batches import measure_documents
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
 from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
@@ -102,6 +103,7 @@ def scan_and_construct(
     )
     buckets = options.buckets if by else 1
     _prepare(events.sparkSession, buckets)
+    measure_documents(events)
     events = events.drop(columns.clock)
     schema = events.schema
     packed = (
