@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sase.compiler.compile_sql import compile_statement
-from sase.runtime.kernels.rows import ROW, Rows, Walk, encode
+from sase.runtime.kernels.rows import Walk, encode, in_one_piece
 from sase.runtime.row_pattern import RowPattern, Skip
 
 Truths = NDArray[np.bool]
@@ -60,10 +60,12 @@ def seconds(pattern: RowPattern, symbols: NDArray[np.int64]) -> tuple[float, int
     started = time.process_time()
     while begin < len(symbols):
         end = min(begin + CHUNK, len(symbols))
-        rows = Rows(symbols[begin:end], np.array([0, end - begin]), nothing, int(begin > 0), int(end < len(symbols)))
-        walk = Walk(tables, rows, np.zeros(end - begin, np.int64), number)
+        groups, goes_on = np.array([0, end - begin]), end < len(symbols)
+        rows = in_one_piece(symbols[begin:end], groups, nothing, begin > 0, number, goes_on)
+        walk = Walk(tables, rows, np.zeros(end - begin, np.int64))
         matches += sum(len(found.start) for found in walk.found())
-        begin += int(walk.cursor[ROW]) or end - begin
+        begin += int(walk.ends.row[0]) or end - begin
+        number = int(walk.ends.number[0])
     return time.process_time() - started, matches
 
 

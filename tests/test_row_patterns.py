@@ -189,13 +189,14 @@ def test_compiled_to_machine_code_it_is_the_same() -> None:
 
 def test_equal_rows_take_linear_time() -> None:
     """A+ B+ on a million rows that both may take: backtracking would not end."""
-    from sase.runtime.kernels.rows import Rows, Walk, encode
+    from sase.runtime.kernels.rows import Walk, encode, in_one_piece
     from sase.runtime.row_pattern import RowPattern
 
     pattern = RowPattern(("A", "B"), start=(0,), follow=((0, 1), (1, -1)), ends=(1,))
     rows = 1_000_000
     symbols = np.full(rows, 3, np.int64)
-    walk = Walk(encode(pattern), Rows(symbols, np.array([0, rows]), symbols[:0], 0, 0), np.zeros(rows, np.int64))
+    chunk = in_one_piece(symbols, np.array([0, rows]), symbols[:0], False, 0, False)
+    walk = Walk(encode(pattern), chunk, np.zeros(rows, np.int64))
     (found,) = walk.found()
     assert found.start.tolist() == [0]
     assert np.count_nonzero(found.label == 0) == rows - 1
