@@ -193,7 +193,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         return None
     from sase.statement import compile_sql
 
-    for name in ("events", "stream", "html", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
+    for name in ("events", "html", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
         if getattr(arguments, name, None):
             option = name.replace("_", "-")
             raise OptionError(f"--{option}: not for SQL, whose tables are those of the session, or given with --table")
@@ -202,7 +202,8 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
             raise OptionError(f"{option}: not for SQL, whose clauses are evaluated in one way")
     filename = f"{filename}.sql" if filename in (INLINE, STDIN) else filename
     standalone = getattr(arguments, "standalone", False)
-    return compile_sql(text, arguments.dialect or "spark", standalone=standalone, filename=filename)
+    stream = getattr(arguments, "stream", False)
+    return compile_sql(text, arguments.dialect or "spark", standalone=standalone, stream=stream, filename=filename)
 
 
 def _of_patterns(arguments: argparse.Namespace) -> dict[str, bool]:

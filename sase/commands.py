@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def compile(arguments: argparse.Namespace) -> int:
+    more = " --checkpoint CHECKPOINT --max-delay DELAY" if arguments.stream else ""
     if statement := statement_of(arguments):
         given = "".join(f" --table {name}=PATH" for name in statement.compiled.statement.tables)
-        return _write(statement.job, arguments.output, f"{given} --out MATCHES")
+        return _write(statement.job, arguments.output, f"{given} --out MATCHES{more}")
     query = query_of(arguments, reads_events=False)
-    more = " --checkpoint CHECKPOINT --max-delay DELAY" if arguments.stream else ""
     return _write(query.job, arguments.output, f" --events EVENTS --out MATCHES{more}")
 
 
@@ -51,10 +51,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError(f"{', '.join(idle)}: for streams, and this is none without --stream")
     if statement := interruptible(lambda: statement_of(arguments)):
         starting()
+        planned = statement.compiled.statement
+        name = Path(planned.filename).stem
+        if arguments.stream:
+            from sase.compiler.plan.row_stream import streamed_table
+            from sase.runtime.stream.sql import run_sql_stream
+
+            followed = streamed_table(planned.views[0]) or ""
+            state = statement.module.STATE
+            return run_sql_stream(statement.module.follow, arguments, name=name, stream=followed, state=state)
         from sase.runtime.sql import run_sql
 
-        planned = statement.compiled.statement
-        return run_sql(statement.module.query, arguments, name=Path(planned.filename).stem, ordered=planned.ordered)
+        return run_sql(statement.module.query, arguments, name=name, ordered=planned.ordered)
     query = interruptible(lambda: query_of(arguments))
     starting()
     bound, module = query.compiled.query, query.module

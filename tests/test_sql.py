@@ -176,10 +176,14 @@ def test_what_skip_to_cannot_do_names_the_match(spark: SparkSession) -> None:
         sase.sql(text).collect()
 
 
-def test_ties_are_counted_and_said(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
-    text = "SELECT * FROM clicks MATCH_RECOGNIZE (ORDER BY user MEASURES count(*) AS n PATTERN (A+))"
-    assert rows_of(text) == [(9,)]
-    assert [record.message.partition(" have")[0] for record in caplog.records] == ["7 rows or more"]
+def test_doubts_are_said_and_ties_counted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    clause = "ORDER BY user MEASURES count(*) AS n ALL ROWS PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A B?)"
+    assert len(rows_of(f"SELECT * FROM clicks MATCH_RECOGNIZE ({clause})")) == 17
+    assert [record.message.partition(":")[0].partition(" have")[0] for record in caplog.records] == [
+        "there is no PARTITION BY",
+        "ALL ROWS PER MATCH with SKIP TO NEXT ROW",
+        "7 rows or more",
+    ]
 
 
 def test_columns_that_are_not_there_are_spark_s_to_report(spark: SparkSession) -> None:

@@ -43,9 +43,11 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         rows.append(("window", f"{name} = {function}({each.sql}, {abs(each.step)})"))
     for name, text in plan.terms.items():
         rows.append(("value", f"{name} = {text}"))
+    for name, shift in plan.streamed.shifts.items() if plan.streamed else ():
+        rows.append(("looks back", f"{name} = {shift.column}, {-shift.step} before"))
     for name, condition in plan.fills.items():
         rows.append((f"may be {name}", condition))
-    for name, running in plan.running.items():
+    for name, running in (*(plan.streamed.meets.items() if plan.streamed else ()), *plan.running.items()):
         rows.append((f"is {name} if", _condition(running)))
     rows += _automaton(plan)
     rows.append(("walk", _SEARCH if plan.running else _LINEAR))
@@ -53,6 +55,9 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
     if plan.within:
         unit = " microseconds" if plan.within.in_time else ""
         rows.append(("window", f"less than {plan.within.length:,}{unit} from the first row to the last"))
+    if plan.streamed:
+        kept = "no more" if not plan.streamed.context else f"and the last {plan.streamed.context} of each key, for ever"
+        rows.append(("remembers", f"the rows of a key that are not decided yet, {kept}"))
     rows.append(("output", _SHOWN[plan.shown]))
     for name, look_up in plan.look_ups.items():
         rows.append(("looks up", f"{name} = {_looked_up(look_up)}"))

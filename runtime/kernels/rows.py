@@ -104,7 +104,7 @@ def in_one_piece(symbols: Ints, groups: Ints, time: Ints, begun: bool, number: i
     """A chunk of a partition: rows of the first group may have gone before, and rows of the last one may follow."""
     flags = np.zeros((3, len(groups) - 1), np.int64)
     flags[0, 0], flags[1, 0], flags[2, -1] = begun, number, goes_on
-    return Rows(symbols, groups, time, *flags, BEGINNING)
+    return Rows(symbols, groups, time, flags[0], flags[1], flags[2], BEGINNING)
 
 
 class Ends(NamedTuple):
@@ -463,6 +463,33 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
                 found[row, 1 + questions + q] = state[now, chosen, 1 + questions + q] if there else -1
 
 
+def _meets(conditions: Conditions, terms: Terms, trail: Trail, each: Ints, met: Ints) -> None:
+    """Bit p of met[row]: the row alone, as the first one of a match, meets the condition of position p; or ERROR."""
+    for row in range(len(met)):
+        bits = 0
+        for position in range(len(each)):
+            truth = holds(conditions, terms, trail, each, position, 0, row, 1)
+            if truth == ERROR:
+                bits = ERROR
+                break
+            bits |= truth << position
+        met[row] = bits
+
+
+def meets(conditions: Conditions, terms: Terms, rows: int, jit: bool = True) -> Ints:
+    """Of each row, by itself, which conditions it meets: those of position p make bit p."""
+    positions = len(conditions.variable)
+    trail = new_trail(conditions, 1, positions, 0)
+    met = np.zeros(rows, np.int64)
+    compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
+    given: Any = _given if compiled else memoryview
+    kept: Any = np.asarray if compiled else memoryview
+    kernel = compiled["meets"] if compiled else _meets
+    read = _each(conditions, given), _each(terms, given)
+    kernel(*read, _each(trail, kept), given(np.arange(positions)), kept(met))
+    return met
+
+
 @cache
 def _compiled() -> dict[str, Any] | None:
     """The kernel in machine code, from numba's cache but for the first time; None without numba."""
@@ -489,6 +516,7 @@ def _compiled() -> dict[str, Any] | None:
             return numba.njit(signature, nogil=True)(function)
 
     return {
+        "meets": compiled(_meets, *signatures(types), given, kept),
         "look_back": compiled(look_back, tables, rows, kept),
         "reach_back": compiled(reach_back, tables, rows, kept, kept),
         "sweep": compiled(sweep, tables, rows, kept, given_table, given, kept_cube, kept_table),

@@ -130,13 +130,17 @@ class RowMatcher:
                 raise SaseRunError(f"DEFINE: {error}") from None
         return self.program
 
+    def place(self, chunk: pa.Table, row: int) -> str:
+        """A row, in words: its keys. Empty if there are none."""
+        names = dict.fromkeys((*self.task.by, *self.task.order))
+        return ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in names)
+
     def _refuse(self, walk: Walk, chunk: pa.Table) -> None:
         status, row = int(walk.cursor[STATUS]), int(walk.cursor[ROW])
         if status not in (NOWHERE, BACK, EXHAUSTED, OVERFLOW):
             return
         variables = " or ".join(self.task.pattern.skip.variables)
-        names = dict.fromkeys((*self.task.by, *self.task.order))
-        where = ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in names)
+        where = self.place(chunk, row)
         if status == EXHAUSTED:
             tried = self.task.pattern.symbols[int(np.argmax(walk.trail.tried))]
             raise SaseRunError(
