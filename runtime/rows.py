@@ -93,6 +93,10 @@ class RowOrder:
         shift = F.lag if step < 0 else F.lead
         return shift(F.expr(value), abs(step)).over(self._window())
 
+    def number(self) -> Column:
+        """Of a row, in its partition: from 1."""
+        return F.row_number().over(self._window())
+
     def _window(self) -> WindowSpec:
         window = Window.partitionBy(*(quoted(name) for name in self.by))
         # lag and lead want an order; without one, rows stay as they come.
@@ -103,8 +107,9 @@ class RowOrder:
 class Options:
     """What a run may ask for beside the rows.
 
-    `warn` is told of ties in ORDER BY, and of what makes a run slow or its output large. Where conditions look at rows that were mapped before, `steps_per_row` is how
-    many steps the search for matches may take, on the average of the rows of a chunk: more, and the run fails.
+    `warn` is told of ties in ORDER BY, and of what makes a run slow or its output large. Where conditions look at rows
+    that were mapped before, `steps_per_row` is how many steps the search for matches may take, on the average of the
+    rows of a chunk: more, and the run fails.
     """
 
     warn: Callable[[str], None] = field(default_factory=lambda: logging.getLogger("sase").warning)
@@ -153,8 +158,8 @@ def doubts(pattern: RowPattern, order: RowOrder, shown: str) -> Iterator[str]:
         yield "there is no PARTITION BY: one core looks for all matches"
     if shown != "one row" and pattern.skip.to == "next row":
         yield (
-            "ALL ROWS PER MATCH with SKIP TO NEXT ROW: a row comes as often as it is part of a match, which may be once "
-            "for each row before it"
+            "ALL ROWS PER MATCH with SKIP TO NEXT ROW: a row comes as often as it is part of a match, which may be "
+            "once for each row before it"
         )
 
 

@@ -52,8 +52,7 @@ def run_sql(query: QueryRows, arguments: argparse.Namespace, *, name: str = "sas
     arguments.late_out = None
     refuse_idle(arguments)
     with explained():
-        spark = session(name, arguments.verbose, brief=few(arguments.table))
-        inputs = [registered(spark, spec, arguments) for spec in arguments.table]
+        spark, inputs = open_tables(arguments, name)
         out = None if arguments.out == STDOUT else arguments.out
         if out:
             protect(Files(spark), "--out", out, arguments.overwrite, inputs)
@@ -67,6 +66,12 @@ def run_sql(query: QueryRows, arguments: argparse.Namespace, *, name: str = "sas
     if out:
         print(f"wrote {found:,} row{'' if found == 1 else 's'} to {out}", file=sys.stderr)
     return 0
+
+
+def open_tables(arguments: argparse.Namespace, name: str = "sase") -> tuple[SparkSession, list[Input]]:
+    """A session in which the tables of --table are views."""
+    spark = session(name, arguments.verbose, brief=few(arguments.table))
+    return spark, [registered(spark, spec, arguments) for spec in arguments.table]
 
 
 def named(spec: str) -> tuple[str, str]:

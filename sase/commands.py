@@ -18,6 +18,7 @@ from sase.runtime.io.report import duration, starting
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
+    from sase.statement import Statement
 
 
 def compile(arguments: argparse.Namespace) -> int:
@@ -62,7 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
             return run_sql_stream(statement.module.follow, arguments, name=name, stream=followed, state=state)
         from sase.runtime.sql import run_sql
 
-        return run_sql(statement.module.query, arguments, name=name, ordered=planned.ordered)
+        status = run_sql(statement.module.query, arguments, name=name, ordered=planned.ordered)
+        if arguments.html:
+            _report_sql(arguments, statement, matches=True)
+        return status
     query = interruptible(lambda: query_of(arguments))
     starting()
     bound, module = query.compiled.query, query.module
@@ -93,8 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def explain(arguments: argparse.Namespace) -> int:
     if statement := statement_of(arguments):
-        sys.stdout.write(statement.explain())
-        return 0
+        return _explain_sql(statement, arguments)
     query = query_of(arguments, reads_events=arguments.analyze)
     if arguments.spelled_in is not None:
         if arguments.analyze or arguments.html:
@@ -116,6 +119,29 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.html:
         _report(arguments, query, stages)
     return 0
+
+
+def _explain_sql(statement: Statement, arguments: argparse.Namespace) -> int:
+    sys.stdout.write(statement.explain())
+    if arguments.analyze:
+        starting()
+        from sase.runtime.errors import explained
+        from sase.runtime.sql import open_tables
+
+        with explained():
+            open_tables(arguments)
+        sys.stdout.write("\nWhat got through\n" + statement.analyze())
+    if arguments.html:
+        _report_sql(arguments, statement, matches=False)
+    return 0
+
+
+def _report_sql(arguments: argparse.Namespace, statement: Statement, matches: bool) -> None:
+    from sase.pictures.picture import write
+    from sase.pictures.rows import row_report
+
+    write(arguments.html, row_report(statement, matches))
+    print(f"wrote {arguments.html}", file=sys.stderr)
 
 
 def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:

@@ -54,7 +54,18 @@ class Statement:
             raise OptionError(f"{', '.join(stream)}: these are options of a stream, and the tables are none")
         with explained():
             rows: DataFrame = self.module.query(session(), options)
+        rows._sase_statement = self  # type: ignore[attr-defined]  # for pictures; what is derived does not inherit it
         return rows
+
+    def analyze(self, tables: Mapping[str, Table] | None = None) -> str:
+        """Runs the clauses and tells how many rows meet each condition, how many are part of a match, and why others
+        are not. It reads the tables several times: meant for "why is there no match?", not for production."""
+        from sase.analysis.rows import told
+        from sase.runtime.errors import explained
+
+        register(tables or {})
+        with explained():
+            return told(self)
 
     def _streams(self) -> bool:
         """Whether a table of the statement is a stream."""

@@ -165,7 +165,7 @@ def run_sql(
     from sase.notebook.source import Source
     from sase.statement import compile_sql
 
-    for option in ("events", "catalog", "analyze"):
+    for option in ("events", "catalog"):
         if getattr(arguments, option):
             raise OptionError(f"--{option.replace('_', '-')} is not for SQL")
     statement = compile_sql(text, arguments.dialect or "spark", filename=f"{arguments.name}.sql")
@@ -180,11 +180,15 @@ def run_sql(
         return
     rows.createOrReplaceTempView(arguments.name)
     namespace[arguments.name] = rows
-    if arguments.explain:
-        screen.show(Source(statement.explain(), plain=True))
+    if arguments.explain or arguments.analyze:
+        from sase.pictures.rows import row_automata
+
+        screen.show(*row_automata(statement), Source(statement.explain(), plain=True))
+    if arguments.analyze:
+        screen.show(Source(work("analyzing", statement.analyze), plain=True))
     if arguments.job:
         screen.show(Source(statement.job))
-    if arguments.explain or arguments.job:
+    if arguments.explain or arguments.analyze or arguments.job:
         return
     count = None
     if arguments.count:
