@@ -38,8 +38,9 @@ def timeline(
     """Draws matches and the events around them.
 
     A DataFrame that `Query.run`, `sase.sql` or `%%sase` has made knows its query and its events. One that was derived
-    from it, as by `where`, does not: give `query` and `events`, and only the matches that it still has are drawn. At most `lanes`
-    keys and `limit` events are drawn, those with the earliest matches first; the picture says so where there are more.
+    from it, as by `where`, does not: give `query` and `events`, and only the matches that it still has are drawn. At
+    most `lanes` keys and `limit` events are drawn, those with the earliest matches first; the picture says so where
+    there are more.
 
     The axis is the time, with a lane per key; or, where matches are short and far between, the time that has elapsed
     since the first event of a match, with a lane per such beginning. `axis` chooses: "time", "elapsed", or "auto" for
