@@ -63,6 +63,8 @@ class Statement:
         from sase.analysis.rows import told
         from sase.runtime.errors import explained
 
+        if self.compiled.stream:
+            raise OptionError("a stream does not end: analyse the statement on tables at rest")
         register(tables or {})
         with explained():
             return told(self)

@@ -223,38 +223,6 @@ def test_columns_that_are_not_there_are_spark_s_to_report(spark: SparkSession) -
         sase.sql("SELECT * FROM ticker MATCH_RECOGNIZE (ORDER BY tstamp PATTERN (A) DEFINE A AS prize > 1)")
 
 
-def test_why_rows_are_part_of_no_match(spark: SparkSession) -> None:
-    """The last try of FLAT ends at its third row: a price that does not change is neither lower nor higher."""
-    statement = sase.compile_sql(V_SHAPE.format("", "", "", "ONE ROW PER MATCH AFTER MATCH SKIP TO LAST UP"), "oracle")
-    assert (
-        statement.analyze()
-        == """{matches}
-  rows         27  in 3 partitions
-  may be STRT  27  TRUE
-  may be DOWN   9  DOWN.price < PREV(DOWN.price)
-  may be UP    13  UP.price > PREV(UP.price)
-  matches       4  STRT 4, DOWN 7, UP 8
-"""
-    )
-
-
-def test_conditions_on_several_rows_that_fail_are_named(spark: SparkSession) -> None:
-    text = """SELECT * FROM clicks MATCH_RECOGNIZE (PARTITION BY user ORDER BY at MEASURES count(*) AS n
-              PATTERN (A B C) WITHIN 3
-              DEFINE A AS page = 'home', B AS at > A.at AND page <> A.page, C AS C.at > 2 * B.at)"""
-    found = sase.compile_sql(text).analyze()
-    assert "x" in found
-
-
-def test_pictures_of_a_clause(spark: SparkSession) -> None:
-    text = V_SHAPE.format("", "", "", "ONE ROW PER MATCH AFTER MATCH SKIP TO LAST UP")
-    rows = sase.sql(text, "oracle")
-    automaton, matches = sase.nfa(sase.compile_sql(text, "oracle")), sase.timeline(rows)
-    assert repr(automaton) == """x"""
-    assert repr(matches) == """x"""
-    assert automaton.svg().startswith("<svg") and matches.svg().startswith("<svg")
-
-
 def seconds(*prices: int) -> list[tuple[Any, ...]]:
     return [("ACME", datetime(2011, 4, 1, 10) + timedelta(seconds=at), price) for at, price in enumerate(prices)]
 

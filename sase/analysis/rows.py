@@ -224,7 +224,7 @@ def _analysis(found: Labelled) -> RowAnalysis:
 
 def _misses(found: Labelled) -> list[Miss]:
     unmatched = found.rows.where(F.col("_sase_variable").isNull() & F.col("_sase_number").isNull())
-    lanes = [row[0] for row in unmatched.select(LANE).distinct().limit(PARTITIONS).collect()]
+    lanes = [row[0] for row in unmatched.select(LANE).distinct().orderBy(LANE).limit(PARTITIONS).collect()]
     if not lanes:
         return []
     chosen = found.rows.where(F.col(LANE).isin(lanes))
@@ -236,7 +236,7 @@ def _misses(found: Labelled) -> list[Miss]:
             sides[f"{side}{at}"] = F.coalesce(F.expr(sql).cast("string"), F.lit("NULL"))
     rows = found.prepared.where(F.col(LANE).isin(lanes)).withColumns(sides).limit(ROWS).toArrow()
     rows = rows.sort_by([(LANE, "ascending"), (ROW, "ascending")])
-    tries = _Tries(found, rows)
+    tries = Tries(found, rows)
     places = list(zip(rows.column(LANE).to_pylist(), rows.column(ROW).to_pylist(), strict=True))
     misses: list[Miss] = []
     begin = 0
@@ -249,7 +249,7 @@ def _misses(found: Labelled) -> list[Miss]:
     return sorted(misses, key=lambda miss: (-len(miss.taken), miss.lane, miss.row))[:MISSES]
 
 
-class _Tries:
+class Tries:
     """The rows of some partitions, from which the pattern is tried."""
 
     def __init__(self, found: Labelled, rows: pa.Table) -> None:

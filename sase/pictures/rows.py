@@ -150,10 +150,10 @@ def _scene(found: Labelled, lanes: int, limit: int) -> Scene:
         rows = rows[:limit]
         notes.append(f"the first {limit:,} rows of these")
     time = found.order.keys[0].column
-    return _of_rows(rows, chosen, time, found, tuple(notes))
+    return scene_of(rows, chosen, time, found, tuple(notes))
 
 
-def _of_rows(
+def scene_of(
     rows: Sequence[Mapping[str, Any]], lanes: list[str], time: str, found: Labelled, notes: tuple[str, ...]
 ) -> Scene:
     from sase.analysis.rows import LANE, ROW
