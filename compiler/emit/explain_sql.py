@@ -56,8 +56,8 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         unit = " microseconds" if plan.within.in_time else ""
         rows.append(("window", f"less than {plan.within.length:,}{unit} from the first row to the last"))
     if plan.streamed:
-        last = "row" if plan.streamed.context == 1 else f"{plan.streamed.context} rows"
-        more = f", and the last {last} of each key, for ever" if plan.streamed.context else ""
+        looked_at = "row" if plan.streamed.context == 1 else f"{plan.streamed.context} rows"
+        more = f", and the last {looked_at} of each key, for ever" if plan.streamed.context else ""
         rows.append(("remembers", f"the rows of a key that are not decided yet{more}"))
     rows.append(("output", _SHOWN[plan.shown]))
     for name, look_up in plan.look_ups.items():
