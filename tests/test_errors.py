@@ -101,12 +101,13 @@ def test_errors_of_a_stream_are_shown_literally(name: str, regenerate_golden: bo
     assert found == cases(path)
 
 
-def test_errors_of_sql_are_shown_literally(regenerate_golden: bool) -> None:
-    path = FOLDER / "sql.txt"
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_of_sql_are_shown_literally(regenerate_golden: bool, stream: bool) -> None:
+    path = FOLDER / ("sql_stream.txt" if stream else "sql.txt")
 
     def shown(text: str) -> str:
         with pytest.raises(SaseError) as caught:
-            compile_statement(text, "query.sql", "trino", version="0")
+            compile_statement(text, "query.sql", "trino", version="0", stream=stream)
         return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
 
     found = [(text, shown(text)) for text, _ in cases(path)]

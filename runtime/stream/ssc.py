@@ -23,6 +23,7 @@ from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.rejected import counted, rejected_schema
+from sase.runtime.stream.row_bucket import RowStreamTask
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
 
@@ -42,9 +43,10 @@ class Stream:
     found: StructType
     shown: StructType
     finish: Callable[[DataFrame], DataFrame]
-    task: StreamTask | None = None
+    task: StreamTask | RowStreamTask | None = None
     """What a bucket is told; None where nothing is remembered."""
     buckets: int = 0
+    time_kind: str = "timestamp"
 
     def matches(self, packed: DataFrame | None = None) -> DataFrame:
         return self.finish(unpacked(self.packed if packed is None else packed, "match", self.found))
@@ -102,21 +104,12 @@ def scan_and_construct(
         shown=tuple(shown),
     )
     buckets = options.buckets if by else 1
-    _prepare(events.sparkSession, buckets)
-    measure_documents(events)
+    prepare(events.sparkSession, buckets)
     events = events.drop(columns.clock)
     schema = events.schema
-    packed = (
-        in_buckets(events, task, columns, buckets)
-        .mapInArrow(packer(events.columns, task.shown, columns, None), PACKED)
-        .groupBy("bucket")
-        .transformWithStateInPandas(
-            _processor(task, f"{state} in {buckets} buckets", time_kind, bootstrap),
-            outputStructType=PACKED,
-            outputMode="append",
-            timeMode="eventTime",
-        )
-    )
+    known = len(pattern.variables)
+    everywhere = sum(1 << (known + at) for at, component in enumerate(outside) if not component.keyed)
+    packed = in_state(events, task, columns, buckets, state, time_kind, bootstrap, task.shown, everywhere)
 
     def struct(columns: Sequence[str]) -> StructType:
         return StructType([StructField(name, schema[name].dataType) for name in columns])
@@ -130,10 +123,36 @@ def scan_and_construct(
     for component in outside:
         if component.columns:
             found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
-    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets)
+    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets, time_kind)
 
 
-def _prepare(spark: SparkSession, buckets: int) -> None:
+def in_state(
+    events: DataFrame,
+    task: StreamTask | RowStreamTask,
+    columns: Columns,
+    buckets: int,
+    state: str,
+    time_kind: str,
+    bootstrap: Callable[[], None] | None,
+    shown: tuple[str, ...],
+    everywhere: int = 0,
+) -> DataFrame:
+    """PACKED rows of what the buckets find, and of what could not take part."""
+    measure_documents(events)
+    return (
+        in_buckets(events, task.by, columns, buckets, everywhere)
+        .mapInArrow(packer(events.columns, shown, columns, None), PACKED)
+        .groupBy("bucket")
+        .transformWithStateInPandas(
+            _processor(task, f"{state} in {buckets} buckets", time_kind, bootstrap),
+            outputStructType=PACKED,
+            outputMode="append",
+            timeMode="eventTime",
+        )
+    )
+
+
+def prepare(spark: SparkSession, buckets: int) -> None:
     """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
 
     A micro-batch is committed with a log of what it has written, and not with all files of the store.
@@ -176,7 +195,7 @@ def single_events(
 
 
 def _processor(
-    task: StreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
+    task: StreamTask | RowStreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
 ) -> StatefulProcessor:
     """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
