@@ -18,6 +18,7 @@ from benchmarks.bench import FOLDER, Bench
 from benchmarks.experiments import experiments
 from benchmarks.flights import Flights
 from benchmarks.measure import Disagreement, Measurement, Scale
+from benchmarks.patterns import measurements as patterns
 from benchmarks.regret import regrets
 from benchmarks.results import Results
 from benchmarks.row_races import row_measurements
@@ -57,8 +58,8 @@ def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
     starting = Starting(scale.rounds(3))
-    rows = row_measurements(scale)
-    everything = [*measurements(scale), *regrets(scale), *streams(scale), flights, starting, *rows, *races]
+    rows, others = row_measurements(scale), [*streams(scale), *patterns(scale), flights, starting]
+    everything = [*measurements(scale), *regrets(scale), *others, *rows, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 

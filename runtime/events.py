@@ -214,8 +214,8 @@ def types_there(events: Events, source: Source, most: int) -> tuple[list[str], b
 
 
 def is_there(events: Events, source: Source, event_type: str) -> bool:
-    """Whether an event has the type: asked where `source.where` may have kept all of them from being read."""
-    tables = [table for table in _tables(events, source) if table.shared and not table.is_text and source.where]
+    """Whether an event of a table of several types has the type. (Text would have to be read from end to end.)"""
+    tables = [table for table in _tables(events, source) if table.shared and not table.is_text]
     return any(table.frame.where(table.event_type(source) == event_type).head(1) for table in tables)
 
 
