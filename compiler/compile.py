@@ -97,6 +97,8 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
             "add a window, such as WITHIN 12 hours",
         )
         raise SaseError([found], query.text, query.filename)
+    if query.furthest:
+        raise OptionError("how far a key gets is known when all its events are there, and a stream does not end")
     if query.arrivals:
         found = Diagnostic(
             f"{query.arrivals[0].name} is over all keys, and a stream is kept by key: it cannot be computed there yet",

@@ -75,6 +75,21 @@ class Pattern:
         return 1 << self.variables.index(variable)
 
 
+@dataclass(frozen=True)
+class Furthest(Pattern):
+    """Of each group of events, not all sequences but one: that which gets furthest.
+
+    It fills as many of the positive variables as any does, from the first one on, inside the window and with no negated
+    event between two of them. Of several, it is the first to get there; of these, the one that starts last; and of
+    these, from its end backwards, the one whose events come first.
+    """
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The variables that it may leave unbound."""
+        return self.positive[1:]
+
+
 def match_column(variable: str, column: str) -> str:
     """The column of a match, as a worker hands it over: `x.id` for x's id, and never one name for two of them."""
     return f"{variable_column(variable)}.{column}"

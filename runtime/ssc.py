@@ -18,7 +18,7 @@ from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.operator.construction import construction
 from sase.runtime.operator.matcher import Task
-from sase.runtime.pattern import Combination, Pattern, match_column, variable_column
+from sase.runtime.pattern import Combination, Furthest, Pattern, match_column, variable_column
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -192,8 +192,10 @@ def structs(
 
 def shape(variable: str, pattern: Pattern | Combination | None) -> Literal["struct", "optional", "array"]:
     """What a match has of a variable: an event, an event or NULL, or an array of events."""
-    if not isinstance(pattern, Combination):
-        return "struct"
-    if variable in pattern.collected:
-        return "array"
-    return "optional" if variable in pattern.optional else "struct"
+    match pattern:
+        case Combination() if variable in pattern.collected:
+            return "array"
+        case Combination() | Furthest() if variable in pattern.optional:
+            return "optional"
+        case _:
+            return "struct"

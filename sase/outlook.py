@@ -30,6 +30,8 @@ def warning(query: Query, tables: Callable[[], Frames]) -> str | None:
     """Of hours, by the cost model. Without statistics, the sizes of the tables tell how many events there are, and the
     stated default how many windows they are spread over, which is then said."""
     choices, bound = query.compiled.choices, query.compiled.query
+    if bound.furthest:
+        return None  # one sequence per key, whatever the number of matches
     statistics: Statistics | None = choices.statistics
     if not choices.measured:
         if choices.chosen.cost.seconds < WORTH_A_LOOK:

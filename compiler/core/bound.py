@@ -251,6 +251,9 @@ class BoundQuery:
     arrivals: tuple[Arrival, ...] = ()
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
+    furthest: bool = False
+    """Of each key, one sequence is wanted: that which fills the most variables, from the first one on, be it complete
+    or not. What the others would add to it is NULL."""
 
     @cached_property
     def bound(self) -> frozenset[str]:

@@ -251,11 +251,12 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
     told = {}
     if isinstance(kernel, Combination) and plan.result.columns is None:
         told = {role: literal(plan.own(role)) for role in ("started", "detected")}
-    shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) else [])]
+    shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) or kernel.furthest else [])]
     return {
         "told": told,
         "shape": ", ".join([*shape, *(f"{role}={name}" for role, name in told.items())]),
         "in_order": isinstance(kernel, Kernel),
+        "furthest": isinstance(kernel, Kernel) and kernel.furthest,
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
         "order": literal(plan.query.order),

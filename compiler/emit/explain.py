@@ -263,7 +263,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield "sort", f"{'in the worker, ' if step.code else ''}by {', '.join(step.by)}"
         case Kernel():
             checks = "".join(f", {clause_text(clause)}" for clause in step.where)
-            yield "kernel", f"{' → '.join(step.positive)}{checks}"
+            furthest = ", as far as each key gets" if step.furthest else ""
+            yield "kernel", f"{' → '.join(step.positive)}{checks}{furthest}"
             for state in step.negated:
                 conditions = ", ".join(map(clause_text, state.where))
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")

@@ -11,7 +11,9 @@ from sase.compiler.plan.physical import Branch, Clause, Combination, Compare, Gr
 
 
 def name(kernel: Kernel | Combination) -> str:
-    return "Combination" if isinstance(kernel, Combination) else "Pattern"
+    if isinstance(kernel, Combination):
+        return "Combination"
+    return "Furthest" if kernel.furthest else "Pattern"
 
 
 def lines(kernel: Kernel | Combination, window: Window | None) -> list[str]:

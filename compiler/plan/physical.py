@@ -218,6 +218,8 @@ class Kernel:
     stacks: bool
     time: str
     """The column by which it knows the time: one of ours, in ticks, where Spark computes with it, too."""
+    furthest: bool = False
+    """Of each key, it finds one sequence, complete or not."""
 
     @property
     def clauses(self) -> Iterator[Clause]:

@@ -133,6 +133,7 @@ class _Planner(Columns):
             cross=cross,
             stacks=not construction.basic,
             time=self.names.roles["time"] if computes_with_time else self.query.time,
+            furthest=self.query.furthest,
         )
 
     def negated_state(self, negation: Negation) -> NegatedState:

@@ -16,7 +16,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.matcher import Matcher, Task, with_used
 from sase.runtime.operator.sorting import in_order
-from sase.runtime.pattern import Combination, match_column, variable_column
+from sase.runtime.pattern import Combination, Furthest, match_column, variable_column
 
 _CHUNK_BYTES = 128 << 20
 
@@ -51,9 +51,13 @@ def run(
 def _whole(task: Task) -> dict[str, str]:
     """The columns of a match that stay as they are, and the names that they go by: see `ssc.match_schema`."""
     ticks = {name: name for name in (task.started, task.detected) if name is not None}
-    if not isinstance(task.pattern, Combination):
-        return ticks
-    return ticks | {name: variable_column(name) for name in (*task.pattern.optional, *task.pattern.collected)}
+    match task.pattern:
+        case Combination(optional=optional, collected=collected):
+            return ticks | {name: variable_column(name) for name in (*optional, *collected)}
+        case Furthest(optional=optional):
+            return ticks | {name: variable_column(name) for name in optional}
+        case _:
+            return ticks
 
 
 def _flat(matches: pa.RecordBatch, whole: Mapping[str, str]) -> pa.RecordBatch:
