@@ -140,6 +140,11 @@ def test_the_table_and_the_picture() -> None:
             "  help: a step is an event type, ANY(A, B), or !A between two steps; and its own WHERE",
         ),
         (
+            ["VIEW", "CART+ c", "BUY"],
+            5,
+            "funnel:2:7: error: a step of a funnel is one event\n   2 | EVENT CART+ c\n     |       ^^^^^^^",
+        ),
+        (
             ["VIEW", "BUY", "!LEAVE"],
             5,
             "funnel:3:7: error: what may not happen stands between two steps\n"

@@ -124,11 +124,11 @@ def _wrong_steps(queries: Sequence[Query]) -> Iterator[Diagnostic]:
     help = "a step is an event type, ANY(A, B), or !A between two steps; and its own WHERE"
     for query in queries:
         match query.pattern:
-            case Component(repeated=None) | Not(pattern=Component(repeated=None)):
+            case Component(repeated=None, optional=False) | Not(pattern=Component(repeated=None, optional=False)):
                 pass
             case _:
                 yield Diagnostic("a step of a funnel is one event", query.span, help)
-        if query.returns is not None or query.consume is not None or query.stream is not None or query.timed_out:
+        if any((query.returns, query.consume, query.stream, query.timed_out, query.strategy, query.after_match)):
             yield Diagnostic("a step of a funnel has a condition, and nothing else", query.span, help)
         if query.within is not None and query is not queries[-1]:
             yield Diagnostic("the window is that of the whole funnel", query.span, "give it as within")
