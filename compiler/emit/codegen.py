@@ -36,6 +36,7 @@ from sase.compiler.plan.physical import (
     Computed,
     Ends,
     Exclude,
+    Grouped,
     Keep,
     Kernel,
     LookUp,
@@ -122,6 +123,7 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "single": None if kernel else _single(plan),
         "functions": list(_functions(plan)),
         "output": list(_output(plan)),
+        "grouped": _grouped(plan.result.grouped) if plan.result.grouped else None,
         "steps": [line for line in map(_call, plan.steps) if line],
         "name": literal(Path(query.filename).stem),
         "default_events": literal(query.stream),
@@ -151,6 +153,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
     if plan.only(Arrive):
         yield "from sase.runtime.operator.arrivals import Running"
     if kernel:
+        if isinstance(kernel, Kernel) and kernel.totals is not None:
+            yield "from sase.runtime.totals import merged"
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         if isinstance(kernel, Combination) and plan.only(Slices):
             names.add("BORROWED")
@@ -251,12 +255,15 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
     told = {}
     if isinstance(kernel, Combination) and plan.result.columns is None:
         told = {role: literal(plan.own(role)) for role in ("started", "detected")}
-    shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) or kernel.furthest else [])]
+    plain = isinstance(kernel, Kernel) and not kernel.furthest and kernel.totals is None
+    counted = isinstance(kernel, Kernel) and kernel.totals is not None
+    shape = ["{}" if counted else "EMIT", *([] if plain else ["PATTERN"])]
     return {
         "told": told,
         "shape": ", ".join([*shape, *(f"{role}={name}" for role, name in told.items())]),
         "in_order": isinstance(kernel, Kernel),
         "furthest": isinstance(kernel, Kernel) and kernel.furthest,
+        "totals": counted,
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
         "order": literal(plan.query.order),
@@ -401,6 +408,14 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
             detected = f"moment(matches, F.col({literal(plan.own('detected'))}), {like}{lengths})"
     yield f'{started}.alias("started_at")'
     yield f'{detected}.alias("detected_at")'
+
+
+def _grouped(grouped: Grouped) -> Mapping[str, Any]:
+    return {
+        "by": ", ".join(literal(column_sql(name)) for _, name in grouped.by),
+        "made": [(literal(name), literal(sql)) for sql, name in grouped.by] if grouped.totals else [],
+        "totals": [f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in grouped.totals],
+    }
 
 
 # ---- batch --------------------------------------------------------------------------------------

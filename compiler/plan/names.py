@@ -17,6 +17,8 @@ ROLES = (
     "code",
     "started",
     "detected",
+    "group",
+    "total",
 )
 """What a job may need a column for, whatever the query. Each has its name before any variable asks for one."""
 

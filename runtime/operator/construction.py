@@ -18,7 +18,7 @@ from sase.runtime.kernels.program import encode_combination
 from sase.runtime.kernels.relations import reach
 from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
 from sase.runtime.operator.selection import Selection
-from sase.runtime.pattern import Branch, Combination, Furthest, Pattern
+from sase.runtime.pattern import Branch, Combination, Furthest, Pattern, Totals
 
 Columns = Mapping[str, pa.Array | pa.ChunkedArray]
 
@@ -106,6 +106,10 @@ class Construction(Protocol):
 
 def construction(pattern: Pattern | Combination) -> Construction:
     match pattern:
+        case Totals():
+            from sase.runtime.operator.totals import OfTotals
+
+            return OfTotals(pattern)
         case Combination():
             return OfCombination(pattern)
         case Furthest():
