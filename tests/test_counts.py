@@ -9,12 +9,12 @@ from functools import reduce
 from typing import Any
 
 from brute_force import evaluate
+from counts_judge import sequences
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sase
 from sase.runtime.pattern import Totals
-from tests.runtime.test_products import sequences
 
 CATALOG = sase.Catalog(
     types={name: {"ts": "bigint", "id": "bigint", "v": "int", "w": "double", "s": "string"} for name in "ABCN"}

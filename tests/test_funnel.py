@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import statistics
 
+import funnel_judge
 import pytest
 from pyspark.sql import SparkSession
 
 import sase
 from sase.conversion import Group, Step, asked_for, compiled
 from sase.pictures.funnel import funnel as picture
-from tests import funnel_judge
 
 TYPES = ("VIEW", "CART", "BUY", "LEAVE")
 CATALOG = sase.Catalog(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import funnel_judge
 import pyarrow as pa
 import pytest
 
@@ -11,7 +12,6 @@ from sase.runtime.operator.matcher import Task
 from sase.runtime.operator.partition import run
 from sase.runtime.pattern import Compare, Furthest, Negated
 from sase.runtime.ssc import check_pattern
-from tests import funnel_judge
 
 Rows = list[dict[str, int]]
 
