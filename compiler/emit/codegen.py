@@ -153,8 +153,6 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
     if plan.only(Arrive):
         yield "from sase.runtime.operator.arrivals import Running"
     if kernel:
-        if isinstance(kernel, Kernel) and kernel.totals is not None:
-            yield "from sase.runtime.totals import merged"
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         if isinstance(kernel, Combination) and plan.only(Slices):
             names.add("BORROWED")
@@ -169,6 +167,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
     else:
         yield f"from sase.runtime.ssc import Options{', match_schema, scan_and_construct, structs' if kernel else ''}"
+        if isinstance(kernel, Kernel) and kernel.totals is not None:
+            yield "from sase.runtime.totals import merged"
 
 
 def _places(plan: PhysicalPlan) -> list[tuple[str, ...]]:
