@@ -12,6 +12,7 @@ from sase.compiler.emit.explain import explain
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.plan import rules
 from sase.compiler.plan.choose import Choices, choose
+from sase.compiler.plan.counting import refuse_to_enumerate
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import PhysicalPlan
 from sase.compiler.plan.planner import physical_plan
@@ -84,7 +85,15 @@ def compile_bound(
     if query.runs:
         found = Diagnostic(f"{query.strategy} is understood, and cannot be run yet", query.span, "leave it out")
         raise SaseError([found], query.text, query.filename)
+    if stream and query.grouped is not None:
+        found = Diagnostic(
+            "aggregates are known when all matches are, and a stream does not end",
+            query.grouped.span,
+            "run the query on events at rest, or let Spark aggregate the stream of matches by window",
+        )
+        raise SaseError([found], query.text, query.filename)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
+    refuse_to_enumerate(choices.chosen.plan)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)
 
@@ -100,6 +109,8 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
             "add a window, such as WITHIN 12 hours",
         )
         raise SaseError([found], query.text, query.filename)
+    if query.furthest:
+        raise OptionError("how far a key gets is known when all its events are there, and a stream does not end")
     if query.arrivals:
         found = Diagnostic(
             f"{query.arrivals[0].name} is over all keys, and a stream is kept by key: it cannot be computed there yet",

@@ -358,7 +358,10 @@ def _matches_of(case: Case, number: int, catalog: Catalog, spark: SparkSession) 
     from sase.runtime.events import quoted
 
     catalog, rows = _rows(case, catalog)
-    asked = variants.numbered(case.query.bind(catalog), _ROW)
+    bound = case.query.bind(catalog)
+    if bound.grouped is not None and bound.loops:
+        raise OptionError(f"matches with {next(iter(bound.loops))} are counted and not built: there are none to test")
+    asked = variants.numbered(replace(bound, grouped=None), _ROW)
     table = _table(catalog, rows, asked.time_kind, spark)
     if asked.is_sequence and not case.timed:
         columns = {f"row{at}": variants.column(asked, each.name, _ROW) for at, each in enumerate(asked.positive)}

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from sase.compiler.core.aggregates import CountAll
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.durations import parse as parse_duration
 from sase.compiler.core.errors import Span
@@ -48,6 +49,8 @@ def evaluate(
     stream = taking_part(events, catalog)
     pattern = Pattern(query, catalog, ansi, longest=len(stream))
     found = matches(pattern, stream) if pattern.strategy == ANY_MATCH else matches_of_runs(pattern, query, stream)
+    if query.returns is not None and query.returns.aggregates:
+        return grouped(pattern, query.returns, found)
     return [result(pattern, query, match) for match in found]
 
 
@@ -1032,6 +1035,40 @@ def result(pattern: Pattern, query: Query, match: Match) -> dict[str, Any]:
         )
         row[name] = None if unbound else pattern.value(item.expression, Bound(single, events))
     return row
+
+
+def grouped(pattern: Pattern, returns: syntax.Return, found: list[Match]) -> list[dict[str, Any]]:
+    """A row for each group that has a match; without GROUP BY one row, whatever there is."""
+    by = returns.group_by or ()
+    groups: dict[tuple[Any, ...], list[Match]] = {} if by else {(): []}
+    for match in found:
+        single = {name: event for name, event in match.bound.items() if variable(name) == name}
+        key = tuple(pattern.value(value, Bound(single, {})) for value in by)
+        groups.setdefault(key, []).append(match)
+    return [
+        {
+            item.alias.text if item.alias else item.expression.name: aggregate(pattern, item.expression, matches)
+            for item in returns.items
+        }
+        for matches in groups.values()
+    ]
+
+
+def aggregate(pattern: Pattern, node: exp.Expr, matches: list[Match]) -> Any:
+    """Of all events that a variable has in all matches of a group; what is no aggregate is the same in all of them."""
+    match node:
+        case CountAll():
+            return len(matches)
+        case exp.Cast():
+            return cast(aggregate(pattern, node.this, matches), node.to.sql("spark").lower())
+        case exp.Anonymous(expressions=[exp.Column() as column]):
+            name = column.table or column.name
+            events = [event for match in matches for at, event in match.bound.items() if variable(at) == name]
+            if not column.table:
+                return len(events)
+            return FOLDS[node.this.lower()]([event.attributes.get(column.name.lower()) for event in events])
+        case _:
+            return pattern.value(node, Bound(dict(matches[0].bound), {}))
 
 
 def column(pattern: Pattern, component: Component, events: list[Event] | None) -> Any:

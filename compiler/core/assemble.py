@@ -13,6 +13,7 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from sase.compiler.core import pattern, runs, scalars
+from sase.compiler.core.aggregates import Aggregate
 from sase.compiler.core.arrivals import Lowering
 from sase.compiler.core.bound import (
     AfterMatch,
@@ -20,6 +21,7 @@ from sase.compiler.core.bound import (
     Branch,
     EventStrategy,
     Group,
+    Grouping,
     Loop,
     Mode,
     Output,
@@ -63,6 +65,7 @@ def assemble(
     loops: Mapping[str, Loop] = MappingProxyType({}),
     strategy: tuple[EventStrategy, Span] | None = None,
     after: tuple[AfterMatch, Span] | None = None,
+    grouped: Grouping | None = None,
 ) -> BoundQuery:
     """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
     the pattern's, `exclusive` that of the words that let a match use up its events.
@@ -114,8 +117,11 @@ def assemble(
         loops=dict(loops),
         strategy=strategy[0] if strategy else "skip till any match",
         after=after[0] if after else "to next row",
+        grouped=grouped,
     )
     check_outputs(query, catalog.type if composite is not None else None, found)
+    if grouped is not None and not found:
+        found += wrong_grouping(query, grouped)
     if not found:
         found += runs.wrong(query, strategy, after, selection, exclusive)
     if not found:
@@ -305,7 +311,12 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
         mistakes += [
             _no_event(column, query)
             for column in scalars.single_columns(output.value)
-            if column.table not in query.bound or (column.table in query.loops and not query.loops[column.table].single)
+            if column.table not in query.bound
+            or (
+                column.table in query.loops
+                and not query.loops[column.table].single
+                and column.find_ancestor(Aggregate) is None
+            )
         ]
         mistakes += [
             Diagnostic(
@@ -329,6 +340,48 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
         if mistakes and output.span not in wrong:
             wrong.add(output.span)
             found += mistakes
+
+
+def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]:
+    """What is neither an aggregate nor the same in all matches of a group; and what has no matches to count."""
+    if query.composite is not None:
+        yield Diagnostic(
+            "a composite event is made of one match, and this counts them", grouped.span, "leave out the event's type"
+        )
+    if query.runs:
+        yield Diagnostic(
+            f"aggregates are over all combinations, and not over the runs of {query.strategy}",
+            grouped.span,
+            "leave the strategy out, or aggregate the matches in Spark, matches.groupBy(…)",
+        )
+    for output in query.returns or ():
+        for aggregate in output.value.find_all(Aggregate):
+            if aggregate.find_ancestor(Aggregate) is not None:
+                yield Diagnostic(
+                    "an aggregate of an aggregate has no meaning", span_of(aggregate), "aggregate the result in Spark"
+                )
+        known = output.value.copy().transform(lambda part: exp.Null() if part in grouped.by else part)
+        for column in known.find_all(exp.Column):
+            if column.find_ancestor(Aggregate) is None:
+                text = f"{column.table}.{column.name}"
+                yield Diagnostic(
+                    f"{text} differs between the matches of a group",
+                    output.span,
+                    f"add it to GROUP BY, or aggregate it, such as min({text})",
+                )
+                break
+    for value in grouped.by:
+        if value.find(Aggregate) is not None:
+            yield Diagnostic(
+                "matches are grouped before they are counted", span_of(value), "filter the result in Spark"
+            )
+        for column in value.find_all(exp.Column):
+            if column.table in query.loops:
+                yield Diagnostic(
+                    f"{column.table} is repeated: a match has several such events",
+                    span_of(value),
+                    "group by an attribute of a single event",
+                )
 
 
 def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:

@@ -246,6 +246,14 @@ def chain(
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """RETURN has a row for each group of matches: aggregates over them, and what they agree on."""
+
+    by: tuple[exp.Expr, ...]
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Output:
     name: str
     value: exp.Expr
@@ -289,6 +297,11 @@ class BoundQuery:
     arrivals: tuple[Arrival, ...] = ()
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
+    grouped: Grouping | None = None
+    """The outputs are aggregates over all matches of a group."""
+    furthest: bool = False
+    """Of each key, one sequence is wanted: that which fills the most variables, from the first one on, be it complete
+    or not. What the others would add to it is NULL."""
 
     @property
     def runs(self) -> bool:
@@ -347,7 +360,7 @@ class BoundQuery:
         """Whether it is SEQ of single events, negated or not, and nothing else: `chain` and all below it say so."""
         if len(self.branches) > 1 or self.selection or self.consume == "exclusive" or self.arrays or self.timed_out:
             return False
-        if self.loops or self.runs:
+        if self.runs or (self.loops and self.grouped is None):
             return False
         (branch,) = self.branches
         if not branch.is_chain or branch.apart != chain(branch.variables, self.within).apart:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
+from sase.compiler.core.aggregates import Aggregate, CountAll
 from sase.compiler.core.errors import Diagnostic
 from sase.compiler.core.spans import at, span_of
 
@@ -285,6 +286,17 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return _function(node, found)
         case Folded():
             return _folded_type(node, found)
+        case Aggregate():
+            return _aggregate_type(node, found)
+        case CountAll():
+            found.append(
+                Diagnostic(
+                    f"{node.name}(*) is about all matches, and this is about one of them",
+                    span_of(node),
+                    "count matches in RETURN, count(*) AS n GROUP BY x.id",
+                )
+            )
+            return BIGINT
         case _:
             raise AssertionError(f"no type for {node!r}")
 
@@ -515,6 +527,24 @@ def _folded_type(node: Folded, found: list[Diagnostic]) -> exp.DataType:
             return kind
 
 
+def _aggregate_type(node: Aggregate, found: list[Diagnostic]) -> exp.DataType:
+    kind = UNKNOWN if node.value is None else infer(node.value, found)
+    if node.this in ("sum", "avg") and family(kind) not in (Family.NUMBER, Family.ANY):
+        found.append(Diagnostic(f"{node.this} needs numbers, not {a_type(kind)}", span_of(node)))
+    match node.this:
+        case _ if node.real:
+            return DOUBLE
+        case "count":
+            return BIGINT
+        case "sum" if kind != UNKNOWN:
+            return _sum_type(kind)
+        case "avg" if kind.this not in _DECIMALS:
+            return DOUBLE
+        case "min" | "max":
+            return kind
+    return UNKNOWN
+
+
 def _sum_type(kind: exp.DataType) -> exp.DataType:
     if is_integer(kind):
         return BIGINT
@@ -585,7 +615,16 @@ def is_plain_name(name: str) -> bool:
 
 def sql(node: exp.Expr, pretty: bool = False) -> str:
     """Spark SQL text; names and literals are quoted by sqlglot's generator, never by pasting."""
-    copied = node.copy().transform(lambda part: _unfolded(part) if isinstance(part, Folded) else part, copy=False)
+
+    def plain(part: exp.Expr) -> exp.Expr:
+        match part:
+            case Folded():
+                return _unfolded(part)
+            case Aggregate():
+                return part.in_spark
+        return part
+
+    copied = node.copy().transform(plain, copy=False)
     for identifier in copied.find_all(exp.Identifier):
         identifier.set("quoted", not is_plain_name(identifier.this))
     text: str = copied.sql(dialect="spark", comments=False, normalize_functions=False, pretty=pretty)

@@ -38,6 +38,7 @@ from sase.compiler.plan.physical import (
     Ends,
     Exclude,
     Forbidden,
+    Grouped,
     Keep,
     Kernel,
     LookUp,
@@ -128,6 +129,7 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "single": None if kernel else _single(plan),
         "functions": list(_functions(plan, standalone is not None)),
         "output": list(_output(plan)),
+        "grouped": _grouped(plan.result.grouped) if plan.result.grouped else None,
         "steps": [line for line in map(_call, plan.steps) if line],
         "name": literal(Path(query.filename).stem),
         "default_events": literal(query.stream),
@@ -175,6 +177,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         choose = ", choose" if plan.only(Choose) else ""
         sequences = f"{choose}, match_schema, scan_and_construct, structs" if kernel else ""
         yield f"from sase.runtime.ssc import Options{sequences}"
+        if isinstance(kernel, Kernel) and kernel.totals is not None:
+            yield "from sase.runtime.totals import merged"
 
 
 def _places(plan: PhysicalPlan) -> list[tuple[str, ...]]:
@@ -266,13 +270,17 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
         told["groups"] = "GROUPS"
     if plan.only(Choose):
         told["candidates"] = literal(plan.own("candidate"))
-    shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) else [])]
+    plain = isinstance(kernel, Kernel) and not kernel.furthest and kernel.totals is None
+    counted = isinstance(kernel, Kernel) and kernel.totals is not None
+    shape = ["{}" if counted else "EMIT", *([] if plain else ["PATTERN"])]
     shape += [f"{role}={name}" for role, name in told.items()]
     return {
         "told": told,
         "shape": ", ".join(shape),
         "wide": len(told) > 2,
         "in_order": isinstance(kernel, Kernel),
+        "furthest": isinstance(kernel, Kernel) and kernel.furthest,
+        "totals": counted,
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
         "order": literal(plan.query.order),
@@ -449,6 +457,14 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
             detected = f"moment(matches, F.col({literal(plan.own('detected'))}), {like}{lengths})"
     yield f'{started}.alias("started_at")'
     yield f'{detected}.alias("detected_at")'
+
+
+def _grouped(grouped: Grouped) -> Mapping[str, Any]:
+    return {
+        "by": ", ".join(literal(column_sql(name)) for _, name in grouped.by),
+        "made": [(literal(name), literal(sql)) for sql, name in grouped.by] if grouped.totals else [],
+        "totals": [f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in grouped.totals],
+    }
 
 
 # ---- batch --------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from sase.compiler.plan.physical import (
     Exclude,
     Fill,
     Group,
+    Grouped,
     Keep,
     Kernel,
     LookUp,
@@ -269,7 +270,9 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield "sort", f"{'in the worker, ' if step.code else ''}by {', '.join(step.by)}"
         case Kernel():
             checks = "".join(f", {clause_text(clause)}" for clause in step.where)
-            yield "kernel", f"{' → '.join(step.positive)}{checks}"
+            furthest = ", as far as each key gets" if step.furthest else ""
+            names = (f"{name}{query.loops.get(name, '')}" for name in step.positive)
+            yield "kernel", f"{' → '.join(names)}{checks}{furthest}"
             for state in step.negated:
                 conditions = ", ".join(map(clause_text, state.where))
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
@@ -294,7 +297,16 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Result():
             what = "struct" if isinstance(step.times, Ends) else "value"
             structs = f"one {what} per variable, {'reached, ' if step.reached else ''}started_at, detected_at"
+            if step.grouped is not None:
+                yield "group", _grouping(step.grouped)
             yield "result", ", ".join(name for _, name in step.columns) if step.columns else structs
+
+
+def _grouping(grouped: Grouped) -> str:
+    """Whether matches are counted or built, and why."""
+    by = f"by {', '.join(sql for sql, _ in grouped.by)}" if grouped.by else "all matches"
+    built = "matches are counted, and none is built"
+    return f"{by}: {built}" if grouped.why is None else f"{by}: every match is built, as {grouped.why}"
 
 
 def _branch_lines(step: Combination) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 from sqlglot import exp
@@ -12,6 +13,7 @@ from sase.compiler.core import scalars
 from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.fields import attribute_of, of_event, of_variable
+from sase.compiler.plan.counting import grouped_by_spark, why_enumerated
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.names import Names
 from sase.compiler.plan.physical import (
@@ -26,6 +28,7 @@ from sase.compiler.plan.physical import (
     Read,
     Release,
     Remember,
+    Result,
     Shuffle,
     Slices,
     Sort,
@@ -115,6 +118,17 @@ class Columns:
 
     def carry_columns(self, node: exp.Expr) -> None:
         self.carry(*((column.table, column.name) for column in scalars.columns(node)))
+
+    def grouped(self, result: Result) -> Result:
+        """Of matches that are built, groups and aggregates are Spark's."""
+        if self.query.grouped is None:
+            return result
+        for value in self.query.grouped.by:
+            self.carry_columns(value)
+        why = why_enumerated(self.plan)
+        group, total = self.names.roles["group"], self.names.roles["total"]
+        grouped, columns = grouped_by_spark(self.query, group, total, why)
+        return replace(result, columns=columns, grouped=grouped)
 
     # ---- bringing events together ---------------------------------------------------------------
 

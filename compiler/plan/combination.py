@@ -380,11 +380,13 @@ class CombinationPlanner(Columns):
                 columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
         instants = [each.branch.instant for each in self.branches]
         lengths = dict.fromkeys(each.ticks for each in instants if isinstance(each, Earliest | Derived))
-        return Result(
-            columns=None if columns is None else tuple(columns),
-            variables=shown,
-            times=Ticks(like=next(name for name in wanted if name in self.query.bound), lengths=tuple(lengths)),
-            reached=max((each.branch.variables for each in self.branches), key=len) if self.query.timed_out else (),
+        return self.grouped(
+            Result(
+                columns=None if columns is None else tuple(columns),
+                variables=shown,
+                times=Ticks(like=next(name for name in wanted if name in self.query.bound), lengths=tuple(lengths)),
+                reached=max((each.branch.variables for each in self.branches), key=len) if self.query.timed_out else (),
+            )
         )
 
     def carry_whole(self, names: Iterable[str]) -> None:

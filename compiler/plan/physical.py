@@ -206,6 +206,17 @@ class Sort:
 
 
 @dataclass(frozen=True)
+class Total:
+    """What the kernel adds up over all matches of a key; see `sase.runtime.pattern.Total`."""
+
+    name: str
+    kind: str
+    variable: str | None
+    column: str | None
+    real: bool
+
+
+@dataclass(frozen=True)
 class Kernel:
     """Sequence scan and construction in the runtime."""
 
@@ -222,6 +233,13 @@ class Kernel:
     stacks: bool
     time: str
     """The column by which it knows the time: one of ours, in ticks, where Spark computes with it, too."""
+    furthest: bool = False
+    """Of each key, it finds one sequence, complete or not."""
+    totals: tuple[Total, ...] | None = None
+    """No sequence is built: of all of them, it hands over this, and the `shown` columns of the key."""
+    shown: tuple[str, ...] = ()
+    loops: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    """The variables that stand for several events: how many at least, and at most."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
@@ -231,8 +249,8 @@ class Kernel:
 
     @property
     def terms(self) -> set[str]:
-        """The columns that it compares."""
-        return _compared(self.clauses)
+        """The columns that it compares, or adds up."""
+        return _compared(self.clauses) | {total.column for total in self.totals or () if total.column is not None}
 
 
 @dataclass(frozen=True)
@@ -424,6 +442,17 @@ class Ticks:
 
 
 @dataclass(frozen=True)
+class Grouped:
+    """Matches are grouped, and a result is a group. Both kinds of columns come as (SQL, name)."""
+
+    by: tuple[tuple[str, str], ...]
+    totals: tuple[tuple[str, str], ...]
+    """Aggregates over matches. Nothing where the kernel has added them up: then they are merged."""
+    why: str | None
+    """Why matches were built; None if they were not."""
+
+
+@dataclass(frozen=True)
 class Result:
     """RETURN's columns as (SQL, name); without RETURN, one value per variable, `started_at` and `detected_at`."""
 
@@ -432,6 +461,8 @@ class Result:
     times: Ends | Ticks
     reached: tuple[str, ...] = ()
     """The variables that a partial match may bind, each of them only after those before it."""
+    grouped: Grouped | None = None
+    """The columns are made of what it has of a group."""
 
 
 Step = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sqlglot import exp
@@ -21,6 +22,8 @@ from sase.compiler.plan.columns import (
     where_some_fills,
 )
 from sase.compiler.plan.combination import CombinationPlanner
+from sase.compiler.plan.counting import counted as counted_by_kernel
+from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.physical import (
     AntiJoin,
@@ -31,6 +34,7 @@ from sase.compiler.plan.physical import (
     Ends,
     Exclude,
     Forbidden,
+    Grouped,
     Interval,
     Kernel,
     LookUp,
@@ -44,6 +48,7 @@ from sase.compiler.plan.physical import (
     Step,
     Within,
 )
+from sase.compiler.plan.separate import Term
 
 
 def physical_plan(plan: Plan, stream: bool = False) -> PhysicalPlan:
@@ -60,6 +65,8 @@ class _Planner(Columns):
 
     def plan_all(self) -> PhysicalPlan:
         kernel = self.kernel() if self.plan.needs_kernel or (self.stream and self.plan.negations) else None
+        if kernel is not None and self.query.grouped is not None and why_enumerated(self.plan) is None:
+            return self.counted(kernel)
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
@@ -90,6 +97,36 @@ class _Planner(Columns):
             steps=(read, *self.arrive(), *fills, *sequences, *after, result),
             emit=emit,
             selected=self.selected(read, travelling) if kernel else (),
+            roles=self.names.roles,
+            flags=self.flags,
+        )
+
+    def counted(self, kernel: Kernel) -> PhysicalPlan:
+        """No match is built: the kernel adds up what all of them come to."""
+        own: dict[str, set[str]] = {}
+
+        def column(variable: str, value: exp.Expr) -> str:
+            own.setdefault(variable, set()).update(each.name for each in scalars.columns(value))
+            return self.term(Term(variable, value))
+
+        counted = counted_by_kernel(self.plan, kernel.keys, column, self.names.roles["total"])
+        loops = {name: (loop.least, loop.most) for name, loop in self.query.loops.items()}
+        kernel = replace(kernel, totals=counted.totals, shown=counted.shown, loops=loops)
+        read_of = {name: in_order(self.query.variable(name), columns) for name, columns in own.items()}
+        inside = [self.query.variable(state.variable) for state in kernel.negated]
+        fills = [*map(self.fill, (*self.query.positive, *inside))]
+        types = self.types(read_of, self.query.predicates, self.query.equivalences)
+        read = Read(types, where_some_fills(fills))
+        travelling = self.travelling(kernel, {})
+        together = self.together(kernel, travelling, self.slices(kernel))
+        by = tuple((scalars.column_sql(name), name) for name in counted.shown)
+        result = replace(self.result(), columns=counted.columns, grouped=Grouped(by, (), None))
+        return PhysicalPlan(
+            query=self.query,
+            stream=False,
+            steps=(read, *fills, *self.terms.values(), *self.keys, *together, kernel, result),
+            emit={},
+            selected=self.selected(read, travelling),
             roles=self.names.roles,
             flags=self.flags,
         )
@@ -135,6 +172,7 @@ class _Planner(Columns):
             cross=cross,
             stacks=not construction.basic,
             time=self.names.roles["time"] if computes_with_time else self.query.time,
+            furthest=self.query.furthest,
         )
 
     def negated_state(self, negation: Negation) -> NegatedState:
@@ -291,10 +329,12 @@ class _Planner(Columns):
             columns = [(scalars.sql(output.value), output.name) for output in self.query.returns]
             if self.query.composite is not None:
                 columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
-        return Result(
-            columns=None if columns is None else tuple(columns),
-            variables=tuple(variable.name for variable in self.query.positive),
-            times=Ends(self.query.first.name, self.query.last.name, at_window_end=bool(self.query.trailing)),
+        return self.grouped(
+            Result(
+                columns=None if columns is None else tuple(columns),
+                variables=tuple(variable.name for variable in self.query.positive),
+                times=Ends(self.query.first.name, self.query.last.name, at_window_end=bool(self.query.trailing)),
+            )
         )
 
     def emit(self) -> dict[str, tuple[str, ...]]:

@@ -78,6 +78,8 @@ def stages(query: Query, events: Events) -> list[Stage]:
         raise SaseRunError(
             "analysing counts with Spark's accumulators, which Spark Connect has not: use a classic session"
         )
+    if query.compiled.query.grouped is not None:
+        raise SaseRunError("stages are those of matches, and this query aggregates them: leave the aggregates out")
     return list(_Run(query, events, spark).stages())
 
 
