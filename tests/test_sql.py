@@ -225,6 +225,24 @@ def test_columns_that_are_not_there_are_spark_s_to_report(spark: SparkSession) -
         sase.sql("SELECT * FROM ticker MATCH_RECOGNIZE (ORDER BY tstamp PATTERN (A) DEFINE A AS prize > 1)")
 
 
+def test_why_rows_are_part_of_no_match_and_matches_in_time(spark: SparkSession) -> None:
+    """Four V shapes share their ends; before the first one, prices only rise."""
+    text = V_SHAPE.format("", "", "", "ONE ROW PER MATCH AFTER MATCH SKIP TO LAST UP")
+    found = sase.compile_sql(text, "oracle").analyze()
+    assert found.splitlines()[:8] == [
+        "{matches}",
+        "  rows         27  in 3 partitions",
+        "  may be STRT  27  TRUE",
+        "  may be DOWN   7  price < PREV(price)",
+        "  may be UP    14  price > PREV(price)",
+        "  matches       4  STRT 4, DOWN 7, UP 8",
+        "  of a match   16  rows",
+        "  of no match  11  rows",
+    ]
+    assert "STRT, then row 2: DOWN failed, 17 < 12 (price < PREV(price))" in found
+    assert repr(sase.timeline(sase.sql(text, "oracle"))).count("match STRT") == 4
+
+
 def seconds(*prices: int) -> list[tuple[Any, ...]]:
     return [("ACME", datetime(2011, 4, 1, 10) + timedelta(seconds=at), price) for at, price in enumerate(prices)]
 
