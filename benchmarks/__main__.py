@@ -21,7 +21,6 @@ from benchmarks.measure import Disagreement, Measurement, Scale
 from benchmarks.patterns import measurements as patterns
 from benchmarks.regret import regrets
 from benchmarks.results import Results
-from benchmarks.row_races import row_measurements
 from benchmarks.start import Starting
 from benchmarks.streaming import measurements as streams
 from benchmarks.targets import LIMIT, ROUNDS, measurements
@@ -58,8 +57,7 @@ def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
     starting = Starting(scale.rounds(3))
-    rows, others = row_measurements(scale), [*streams(scale), *patterns(scale), flights, starting]
-    everything = [*measurements(scale), *regrets(scale), *others, *rows, *races]
+    everything = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale), flights, starting, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 
