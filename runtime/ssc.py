@@ -56,7 +56,10 @@ def check_limit(events: int | None) -> None:
 
 
 def check_pattern(
-    pattern: Pattern | Combination, emit: Mapping[str, Sequence[str]], groups: Groups, candidates: str | None
+    pattern: Pattern | Combination,
+    emit: Mapping[str, Sequence[str]],
+    groups: Groups = MappingProxyType({}),
+    candidates: str | None = None,
 ) -> None:
     """ValueError where it is not one that the kernel can run, or has no such variables."""
     construction(pattern)
