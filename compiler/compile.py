@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sase.compiler.core.arrivals import on_whole_matches
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
@@ -81,6 +82,8 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
+    if stream and query.arrivals:
+        query = on_whole_matches(query)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)
@@ -89,19 +92,14 @@ def compile_bound(
 def _for_stream(query: BoundQuery, options: Options) -> Options:
     """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
     bounded = query.within is not None if query.is_sequence else reach(query.branches) is not None
-    if not bounded and len(query.variables) > 1:
+    if query.arrivals and query.within is None:
+        bounded = False
+    if not bounded and (len(query.variables) > 1 or query.arrivals):
         found = Diagnostic(
             "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
             "would grow without end",
             query.span,
             "add a window, such as WITHIN 12 hours",
-        )
-        raise SaseError([found], query.text, query.filename)
-    if query.arrivals:
-        found = Diagnostic(
-            f"{query.arrivals[0].name} is over all keys, and a stream is kept by key: it cannot be computed there yet",
-            query.span,
-            "leave it out, or run the query on events at rest",
         )
         raise SaseError([found], query.text, query.filename)
     strategy = options.strategy

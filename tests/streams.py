@@ -83,8 +83,7 @@ def _places(task: StreamTask, rows: pa.Table) -> list[pa.Table]:
     """The rows as each bucket gets them; `_here` tells which it does get."""
     own = group_codes([rows.column(name) for name in task.by], rows.num_rows) % BUCKETS
     states = rows.column(task.states).to_numpy()
-    known = len(task.pattern.variables)
-    everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
+    everywhere = task.everywhere
     places = []
     for place in range(BUCKETS):
         here = own == place

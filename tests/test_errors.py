@@ -42,6 +42,13 @@ CATALOGS = {
         parameters={"SOME_ERR": 7},
     ),
     "whole_matches": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int"} for name in "ABCD"}),
+    "uncertain": Catalog(
+        types={
+            **{name: {"ts": "bigint", "prob": "double"} for name in "ABC"},
+            "D": {"ts": "bigint"},
+            "E": {"ts": "bigint", "prob": "string"},
+        }
+    ),
     "telegraphcq": Catalog(
         types={
             "Person": {"ts": "timestamp", "person_id": "bigint", "loc_id": "int"},

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from sase.compiler.core import pattern, scalars
-from sase.compiler.core.arrivals import Lowering
+from sase.compiler.core.arrivals import Lowering, last_of, of_branch
 from sase.compiler.core.bound import (
     BoundQuery,
     Branch,
@@ -32,6 +32,7 @@ from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
 from sase.compiler.core.pattern import Shapes
 from sase.compiler.core.spans import span_of
+from sase.compiler.core.weights import Weighing, is_asked
 
 MOST_COMPONENTS = 60
 """State bits are the bits of one 64-bit integer."""
@@ -71,8 +72,16 @@ def assemble(
     if timed_out is not None:
         found += _wrong_time_out(shapes, timed_out, bool(selection or exclusive), bool(arrays))
         shapes = pattern.timed_out(shapes[0], timed_out)
-    chained = len(shapes) == 1 and pattern.is_chain(shapes[0]) and timed_out is None
-    arriving = Lowering(variables, shapes[0].variables[-1] if chained and shapes[0].variables else None)
+    where, returns = list(where), None if returns is None else list(returns)
+    if is_asked([*where, *(output.value for output in returns or ())]):
+        weighing = Weighing(variables, shapes, catalog.time)
+        shapes = weighing.shapes
+        where = [weighing.condition(part) for part in where]
+        returns = None if returns is None else [weighing.output(output) for output in returns]
+        found += weighing.found
+    last = dict.fromkeys(name for shape in shapes for name in last_of(shape))
+    order = [catalog.order] if catalog.order else []
+    arriving = Lowering(variables, [] if timed_out else [*last], [catalog.time, *order])
     where = [arriving.condition(part) for part in where]
     returns = None if returns is None else [arriving.output(output) for output in returns]
     variables = arriving.known()
@@ -158,17 +167,12 @@ def _wrong_selection(
                 span,
                 "it may not stand inside OR, NOT or ANY",
             )
-    if selection and not all(_has_last(branch) for branch in query.branches):
+    if selection and any(len(last_of(branch)) > 1 for branch in query.branches):
         yield Diagnostic(
             "first and last compare the matches that one event completes, and here several events may be the last",
             next(iter(selection.values()))[1],
             "let the pattern end with a single event: SEQ(first A a, B b)",
         )
-
-
-def _has_last(branch: Branch) -> bool:
-    earlier = {one for one, _ in branch.before}
-    return len([name for name in branch.variables if name not in earlier]) == 1
 
 
 # ---- WHERE --------------------------------------------------------------------------------------
@@ -214,9 +218,10 @@ class _Conditions:
             added = {column.table for column in scalars.single_columns(part)} - set(branch.variables)
             added &= {name for group, _ in groups for name in group.variables}
             if not added:
-                collected = {name for group, _ in groups if group.fold == "collect" for name in group.variables}
+                collected = {name for group, _ in groups if group.fold != "none" for name in group.variables}
                 remaining = left_out(part, {*branch.variables, *collected})
                 if remaining is not None:
+                    remaining = of_branch(remaining, branch)
                     plus.append(Predicate(self.missing(remaining, self.type_column), None, span))
                 continue
             self.report(span, self.wrong_part(part, added, groups))
@@ -226,6 +231,7 @@ class _Conditions:
                     continue
                 remaining = left_out(part, scope)
                 if remaining is not None:
+                    remaining = of_branch(remaining, branch)
                     self.report(span, self.mixed(remaining, group, part))
                     minus.append(Owned(Predicate(self.missing(remaining, self.type_column), mine[0], span), number))
         tests, plus_rest, minus_rest = equivalence_tests(
@@ -252,7 +258,14 @@ class _Conditions:
                 span_of(part),
                 "each negated component stands for itself: a part may speak of one of them and of positive variables",
             )
-        if any(fold.args.get("collected") for fold in part.find_all(scalars.Folded)):
+        folds = list(part.find_all(scalars.Folded))
+        if any(fold.this == "probability" for fold in folds):
+            yield Diagnostic(
+                f"this part of WHERE says which events {names[0]} stands for, and depends on probability()",
+                span_of(part),
+                "a probability is known of whole matches: compare it with positive variables",
+            )
+        elif any(fold.args.get("collected") for fold in folds):
             yield Diagnostic(
                 f"this part of WHERE says which events {names[0]} stands for, and depends on what is collected",
                 span_of(part),

@@ -124,8 +124,9 @@ class Arrival:
 Before = tuple[str, str]
 """The place (time, tie-breaker) of the first variable's event is strictly before that of the second."""
 
-Fold = Literal["none", "collect"]
-"""What is done with the bindings of a group: NOT forbids any, ALL collects them."""
+Fold = Literal["none", "collect", "weigh"]
+"""What is done with the bindings of a group: NOT forbids any, ALL collects them, and where events are uncertain, NOT
+weighs a match by how likely it is that none of them has happened."""
 
 Mode = Literal["first", "last"]
 Consumption = Literal["shared", "exclusive"]

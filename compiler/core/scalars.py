@@ -7,7 +7,7 @@ operators are typed here, because a mismatch must point at its operands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
 from enum import Enum, auto
 
@@ -23,7 +23,8 @@ class Folded(exp.Expression, exp.Condition):
     """One value of several events: `count(t)`, `sum(t.v)`, of a variable that is collected or repeated.
 
     `this` is the function's name. A collected variable is an array, so `t.v` is one of values; of a repeated variable,
-    `expressions` has the column of each event, and `times` their times, where some of them may be unbound.
+    `expressions` has the column of each event, and `times` their times, where some of them may be unbound. Of `latest`,
+    they are the columns of places and the value, event by event: it is the value of the event with the latest place.
     """
 
     arg_types = {"this": True, "expressions": True, "times": False, "collected": False}  # noqa: RUF012
@@ -123,7 +124,9 @@ def single_columns(node: exp.Expr) -> Iterator[exp.Column]:
     return (
         column
         for column in columns(node)
-        if not (isinstance(column.parent, Folded) and column.parent.args.get("collected"))
+        if not (
+            isinstance(column.parent, Folded) and (column.parent.args.get("collected") or column.meta.get("weighed"))
+        )
     )
 
 
@@ -488,6 +491,10 @@ def _folded_type(node: Folded, found: list[Diagnostic]) -> exp.DataType:
     match node.this:
         case "size" | "count":
             return exp.DataType.build("int")
+        case "latest":
+            return node.expressions[-1].type or UNKNOWN
+        case "probability":
+            return DOUBLE
         case "sum" | "avg" if family(kind) not in (Family.NUMBER, Family.ANY):
             found.append(Diagnostic(f"{node.this} needs numbers, not {a_type(kind)}", span_of(node)))
             return UNKNOWN
@@ -603,10 +610,54 @@ def _unfolded(node: Folded) -> exp.Expr:
             return _call("slice", values, exp.Literal.number(1), count) if count else values
         case "first":
             return columns[0]
+        case "latest":
+            return _latest(columns)
+        case "probability":
+            return _probability(columns, times or [None] * len(columns))
         case "last":
             return _call("get", values, exp.Sub(this=count, expression=exp.Literal.number(1))) if count else columns[-1]
         case _:
             raise AssertionError(node.this)
+
+
+def _probability(columns: Sequence[exp.Expr], times: Sequence[exp.Expr | None]) -> exp.Expr:
+    """The product, of what is weighed that of 1 - prob over all its events; 1 where a match has no such component.
+
+    Simultaneous events come in no order, on which the last digit may not depend.
+    """
+    factors: list[exp.Expr] = []
+    for column, time in zip(columns, times, strict=True):
+        factor: exp.Expr = column if column.type == DOUBLE else exp.cast(column, DOUBLE.copy())
+        if column.meta.get("weighed"):
+            so_far, value = (exp.to_identifier(name) for name in ("s", "v"))
+            left = exp.Paren(this=exp.Sub(this=exp.Literal.number(1), expression=value.copy()))
+            step = exp.Mul(this=so_far.copy(), expression=left)
+            start = exp.cast(exp.Literal.number(1), DOUBLE.copy())
+            factor = _call(
+                "aggregate", _call("array_sort", column), start, exp.Lambda(this=step, expressions=[so_far, value])
+            )
+        if time is not None:
+            missing = exp.If(this=exp.Is(this=time.copy(), expression=exp.Null()), true=exp.Literal.number(1))
+            factor = exp.Case(ifs=[missing], default=factor)
+        factors.append(factor)
+    product = factors[0]
+    for factor in factors[1:]:
+        product = exp.Mul(this=product, expression=factor)
+    return exp.Paren(this=product) if len(factors) > 1 else product
+
+
+def _latest(columns: list[exp.Expr]) -> exp.Expr:
+    """By struct: those of events that a match does not have are NULL, and before all others."""
+    events: dict[str, list[exp.Expr]] = {}
+    for column in columns:
+        assert isinstance(column, exp.Column)
+        events.setdefault(column.table, []).append(column)
+    value = columns[-1]
+    assert isinstance(value, exp.Column)
+    if len(events) == 1:
+        return value
+    latest = _call("greatest", *(_call("struct", *each) for each in events.values()))
+    return exp.Dot(this=latest, expression=value.this.copy())
 
 
 def _sum(values: exp.Expr, kind: exp.DataType) -> exp.Expr:

@@ -144,12 +144,12 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
             case Ends(at_window_end=True):
                 events.append("later")
     if plan.only(Arrive):
-        yield "from sase.runtime.arrivals import with_arrivals"
+        yield f"from sase.runtime.arrivals import {'awaiting_arrivals' if plan.stream else 'with_arrivals'}"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
     if not plan.stream:
         yield "from sase.runtime.job import main"
     if plan.only(Arrive):
-        yield "from sase.runtime.operator.arrivals import Running"
+        yield f"from sase.runtime.operator.arrivals import {'Arriving, ' if plan.stream else ''}Running"
     if kernel:
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         if isinstance(kernel, Combination) and plan.only(Slices):
@@ -223,27 +223,36 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
         "arrivals": _arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
         "flags": literal(plan.flags) if computed else None,
-        "columns": [*columns, f"state_bits(fills).alias({literal(plan.own('states'))})"],
+        "columns": [*columns, f"state_bits(fills{_arrives(plan)}).alias({literal(plan.own('states'))})"],
         "condition": f"matters(OURS, {literal(fills)})" if plan.stream else literal(fills),
     }
+
+
+def _arrives(plan: PhysicalPlan) -> str:
+    """On a stream, which events take part in what has arrived."""
+    step = plan.only(Arrive)
+    return f", arrives={literal(step.takes_part)}" if step and plan.stream else ""
 
 
 def _arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
     step, query = plan.only(Arrive), plan.query
     if step is None:
         return None
+    batch = {
+        "time": literal(query.time),
+        "type": literal(query.type),
+        "order": literal(query.order),
+        "types": literal(list(step.types)),
+        "within": "WINDOW" if query.within else "None",
+    }
+    stream = f"Arriving(tuple(RUNNING), type={literal(query.type)}, types={literal(tuple(step.types))}, within=WINDOW)"
     return {
         "running": [
             f"Running({', '.join(map(literal, (each.name, each.kind, each.attribute, each.types, each.result)))})"
             for each in step.arrivals
         ],
-        "arguments": {
-            "time": literal(query.time),
-            "type": literal(query.type),
-            "order": literal(query.order),
-            "types": literal(list(step.types)),
-            "within": "WINDOW" if query.within else "None",
-        },
+        "arguments": None if plan.stream else batch,
+        "arriving": stream if plan.stream else None,
     }
 
 
@@ -384,7 +393,7 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
     if result.columns is not None:
         yield from (f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in result.columns)
         return
-    yield from (literal(column_sql(name)) for name in result.variables)
+    yield from (_shown(plan, name) for name in result.variables)
     if result.reached:
         bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
         yield f'F.expr({literal(bound)}).alias("reached")'
@@ -400,6 +409,19 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
             detected = f"moment(matches, F.col({literal(plan.own('detected'))}), {like}{lengths})"
     yield f'{started}.alias("started_at")'
     yield f'{detected}.alias("detected_at")'
+
+
+def _shown(plan: PhysicalPlan, name: str) -> str:
+    """An event as it was read, without what was computed for it."""
+    query, quoted = plan.query, literal(column_sql(name))
+    (first, *_) = query.arrays.get(name, (name,))
+    computed = (each.name for each in query.variable(first).attributes.values() if each.computed)
+    ours = ", ".join(literal(column_sql(each)) for each in computed if each in plan.emit.get(first, ()))
+    if not ours:
+        return quoted
+    if name in query.arrays:
+        return f"F.transform({quoted}, lambda event: event.dropFields({ours})).alias({literal(name)})"
+    return f"F.col({quoted}).dropFields({ours}).alias({literal(name)})"
 
 
 # ---- batch --------------------------------------------------------------------------------------
@@ -469,6 +491,8 @@ def _stream(plan: PhysicalPlan) -> dict[str, Any]:
     roles = ("time", "states", "reason", "record", "clock", "bucket")
     required = dict.fromkeys([query.type, query.time, *([query.order] if query.order else [])])
     shown = dict.fromkeys([*required, *(plan.selected if kernel else next(iter(plan.emit.values())))])
+    for arrival in query.arrivals:
+        shown.pop(arrival.name, None)
     (read,) = plan.every(Read)
     columns = {name: kind for declared in read.types.values() for name, kind in declared.items()}
     schema = {query.type: "string", **columns, "_corrupt_record": "string"}
@@ -506,4 +530,5 @@ def fingerprint(plan: PhysicalPlan) -> str:
     else:
         parts += [pattern.lines(kernel.without_conditions, query.within)]
     parts += [[each.variable, each.interval.after, each.interval.before, each.keyed] for each in plan.every(LookUp)]
+    parts += [[step.takes_part, *(asdict(each) for each in step.arrivals)] for step in plan.every(Arrive)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

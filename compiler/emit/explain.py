@@ -88,7 +88,7 @@ def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
         f"of {name}, those with {' and '.join(map(str, group.late))}"
         for group in late
         for name in group.group.variables
-        if group.group.fold == "collect"
+        if group.group.fold != "none"
     ]
     parts = [part for branch in plan.branches for part in branch.selection.predicates]
     tests = [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences]
@@ -118,7 +118,7 @@ def _walks(plan: Plan) -> Iterator[str]:
         details += [
             _added(plan, group, group.predicates)
             for group in each.groups
-            if group.group.fold == "collect" or not group.late
+            if group.group.fold != "none" or not group.late
         ]
         details += [f"latest {order[0]}: then {', '.join(order[1:])}" for order in each.order if len(order) > 2]
         yield from (("  " if several else "") + detail for detail in details)
@@ -137,7 +137,7 @@ def _added(plan: Plan, each: GroupPlan, predicates: Iterable[Predicate], how: st
     where = f" with {' and '.join(conditions)}" if conditions else ""
     unless = [_added(plan, inner, inner.predicates).removeprefix("no ") for inner in each.groups]
     rest = f", unless {' or '.join(unless)}" if unless else ""
-    word = "all" if each.group.fold == "collect" else "no"
+    word = {"none": "no", "collect": "all", "weigh": "how likely is no"}[each.group.fold]
     return f"{word} {group_text(each.group)}{where}{rest}{how}"
 
 

@@ -15,6 +15,7 @@ from sase.compiler.core.fields import attribute_of, of_event, of_variable
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.names import Names
 from sase.compiler.plan.physical import (
+    Arrive,
     Buckets,
     Clause,
     Combination,
@@ -101,6 +102,14 @@ class Columns:
         plain = [sql for sql, is_plain in simple.items() if is_plain]
         return Fill(variable.name, (type_test, *present, *simple), (type_test, *plain))
 
+    def arrive(self) -> Iterator[Arrive]:
+        if self.query.arrivals:
+            computed = [each for each in self.query.variables if any(a.computed for a in each.attributes.values())]
+            types = tuple(dict.fromkeys(name for each in computed for name in each.types))
+            counted = (name for each in self.query.arrivals for name in each.types)
+            takes_part = _type_test(self.query.type, dict.fromkeys((*types, *counted)))
+            yield Arrive(self.query.arrivals, types, scalars.sql(takes_part))
+
     # ---- a match --------------------------------------------------------------------------------
 
     def carry(self, *places: Place) -> None:
@@ -154,6 +163,8 @@ class Columns:
     def travelling(self, kernel: Kernel | Combination, emit: Mapping[str, tuple[str, ...]]) -> set[str]:
         """The columns that events take along: emitted, compared, tie-breaker and keys."""
         emitted = {column for columns in emit.values() for column in columns}
+        if self.stream and self.query.arrivals:
+            emitted |= {self.query.type, *(arrival.attribute for arrival in self.query.arrivals)}
         return emitted | kernel.terms | {*kernel.keys, *kernel.cross, kernel.time, *self.tie_breaker}
 
     def selected(self, read: Read, travelling: set[str]) -> tuple[str, ...]:

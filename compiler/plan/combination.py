@@ -10,7 +10,15 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Before, Derived, Earliest, EquivalenceTest, Predicate
 from sase.compiler.core.fields import Path, of_event
-from sase.compiler.plan.columns import Columns, chain_sql, function_name, in_order, operand_sql, where_some_fills
+from sase.compiler.plan.columns import (
+    Columns,
+    chain_sql,
+    declared,
+    function_name,
+    in_order,
+    operand_sql,
+    where_some_fills,
+)
 from sase.compiler.plan.logical import BranchPlan, GroupPlan, Plan
 from sase.compiler.plan.physical import (
     Arrays,
@@ -57,14 +65,14 @@ class CombinationPlanner(Columns):
         kernel = self.kernel(emit)
         fills = [self.fill(self.query.variable(name)) for name in kernel.variables]
         types = self.types(emit, self.query.predicates, self.query.equivalences)
-        read = Read(types, None if self.stream else where_some_fills(fills))
+        read = Read(types, None if self.stream or self.query.arrivals else where_some_fills(fills))
         travelling = self.travelling(kernel, emit)
         together = self.together(kernel, travelling, self.slices())
         steps = (*self.terms.values(), *self.keys, *together, kernel, *after, *self.arrays(), result)
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *fills, *steps),
+            steps=(read, *self.arrive(), *fills, *steps),
             emit=emit,
             selected=self.selected(read, travelling),
             roles=self.names.roles,
@@ -235,7 +243,7 @@ class CombinationPlanner(Columns):
             guarded = [(self.guarded(condition, at, [*late]), at) for condition, at in asked.items()]
             conditions = tuple(text if at == [*late] else f"({text})" for text, at in guarded)
             variable = self.query.variable(name)
-            if folds[name] == "collect":
+            if folds[name] != "none":
                 yield Keep(name, function_name("keep", variable, index), conditions)
             else:
                 optional = any(name not in values for values in self.bound)
@@ -304,8 +312,7 @@ class CombinationPlanner(Columns):
 
     def carry_whole(self, names: Iterable[str]) -> None:
         for name in names:
-            attributes = self.query.variable(name).attributes.values()
-            self.carry(*((name, attribute.name) for attribute in attributes))
+            self.carry(*((name, attribute.name) for attribute in declared(self.query.variable(name))))
 
     def emit(self) -> dict[str, tuple[str, ...]]:
         if not self.plan.pruned:

@@ -126,6 +126,8 @@ class Arrive:
 
     arrivals: tuple[Arrival, ...]
     types: tuple[str, ...]
+    takes_part: str
+    """In SQL: an event that counts, or that gets the columns."""
 
 
 @dataclass(frozen=True)

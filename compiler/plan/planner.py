@@ -23,7 +23,6 @@ from sase.compiler.plan.combination import CombinationPlanner
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.physical import (
     AntiJoin,
-    Arrive,
     Clause,
     Compare,
     Computed,
@@ -57,7 +56,8 @@ class _Planner(Columns):
         self.carried = {variable.name: set() for variable in plan.query.positive}
 
     def plan_all(self) -> PhysicalPlan:
-        kernel = self.kernel() if self.plan.needs_kernel or (self.stream and self.plan.negations) else None
+        waits = self.stream and (self.plan.negations or self.query.arrivals)
+        kernel = self.kernel() if self.plan.needs_kernel or waits else None
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
@@ -91,10 +91,6 @@ class _Planner(Columns):
             roles=self.names.roles,
             flags=self.flags,
         )
-
-    def arrive(self) -> Iterator[Arrive]:
-        if self.query.arrivals:
-            yield Arrive(self.query.arrivals, self.query.last.types)
 
     def slices(self, kernel: Kernel) -> Slices | None:
         length = self.plan.scan.slice

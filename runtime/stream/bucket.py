@@ -23,14 +23,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernels.encode import group_codes, ranks
+from sase.runtime.kernels.encode import changes, group_codes, ranks
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.operator.arrivals import Arrived, Arriving
 from sase.runtime.operator.construction import Columns, Found, Rows
 from sase.runtime.operator.matcher import Matcher, Task, int64s
-from sase.runtime.pattern import USED, Outside, Pattern
+from sase.runtime.pattern import ARRIVES, USED, Outside, Pattern
 from sase.runtime.stream.horizon import COPY, FOREVER, horizon
 
 _CALLED_AT = b"watermark"
+_ARRIVED = b"arrived"
 _ATTACHED = 1 << 20
 """How many negated events a batch of matches carries along, give or take one match's."""
 
@@ -40,6 +42,15 @@ class StreamTask(Task):
     outside: tuple[Outside, ...] = ()
     shown: tuple[str, ...] = ()
     """The columns of an event that could not take part."""
+    arriving: Arriving | None = None
+
+    @property
+    def everywhere(self) -> int:
+        """The state bits of events that every bucket has, whatever their key: of components that Spark looks at, and of
+        what has arrived."""
+        known = len(self.pattern.variables)
+        bits = sum(1 << (known + at) for at, component in enumerate(self.outside) if not component.keyed)
+        return bits | (ARRIVES if self.arriving is not None else 0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +70,8 @@ class Bucket(Matcher):
         super().__init__(task)
         self.stream = task
         # What is only shown of an event that comes too late need not be remembered of one that does not.
-        self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside))))
+        told = () if task.arriving is None else task.arriving.columns
+        self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside), *told)))
         self.horizon = horizon(task.pattern, task.outside)
         known = len(task.pattern.variables)
         self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
@@ -75,19 +87,51 @@ class Bucket(Matcher):
                 original = (int64s(arrived, self.task.states) & COPY) == 0
                 late = arrived.filter(behind & original).select(list(self.stream.shown))
                 arrived = arrived.filter(~behind)
+        known = None if self.stream.arriving is None else self._known(state)
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]
+        if not tables and known is not None and state is not None:
+            tables = [state.select(self.columns)]  # no events, but what has arrived
         if not tables:
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
         time, states = int64s(table, self.task.time), int64s(table, self.task.states).copy()
-        if self.task.limit is not None:
+        if known is not None:
+            table = self._told(known, table, time, states, watermark)
+        if self.task.limit is not None and table.num_rows:
             self._enforce_limit(table, self.task.limit)
         since = watermark if state is None else called_at(state, watermark)
         due = self.horizon.due(time, states, since, watermark)
         matches: Iterator[pa.RecordBatch] = iter(())
         if due.any():
             matches, states = self._due(table, time, states, due, since, watermark)
-        return self._remember(late, matches, table, time, states, watermark)
+        return self._remember(late, matches, table, time, states, watermark, known)
+
+    def _known(self, state: pa.Table | None) -> Arrived:
+        assert self.stream.arriving is not None
+        kept = b"" if state is None else (state.schema.metadata or {}).get(_ARRIVED, b"")
+        return Arrived(self.stream.arriving, self.task.jit, kept)
+
+    def _told(self, known: Arrived, table: pa.Table, time: Ints, states: Ints, watermark: int) -> pa.Table:
+        """The events, those that are released now with what had arrived with them. They lose their bit: it is once."""
+        rows = np.flatnonzero((states & ARRIVES != 0) & (time < watermark))
+        if not len(rows):
+            return table
+        order = [] if self.task.order is None else ranks(table.column(self.task.order).take(pa.array(rows)))
+        rows = rows[_sorting(time[rows], *order)]
+        released = table.take(pa.array(rows))
+        unlike = np.diff(time[rows]) != 0
+        if self.task.order is not None:
+            unlike |= changes(released.column(self.task.order))
+        wanted = states[rows] & COPY == 0
+        place = np.arange(table.num_rows)
+        place[rows] = table.num_rows + np.arange(len(rows))
+        for name, column in known.arrive(released, time[rows], np.append(True, unlike), wanted).items():
+            if name in self.columns:
+                before = table.column(name)
+                both = pa.chunked_array([*before.chunks, column.cast(before.type)])
+                table = table.set_column(table.schema.get_field_index(name), name, both.take(pa.array(place)))
+        states[rows] &= ~ARRIVES
+        return table.combine_chunks()
 
     def _due(
         self, table: pa.Table, time: Ints, states: Ints, due: NDArray[np.bool], since: int, watermark: int
@@ -140,17 +184,27 @@ class Bucket(Matcher):
 
     def _remember(
         self, late: pa.Table | None, matches: Iterator[pa.RecordBatch], table: pa.Table, time: Ints, states: Ints,
-        watermark: int,
+        watermark: int, known: Arrived | None,
     ) -> Step:  # fmt: skip
-        states = self.horizon.remembered(time, states, watermark)
+        waiting = states & ARRIVES
+        states = self.horizon.remembered(time, states & ~ARRIVES, watermark)
+        of_use = states != 0
+        wakes = [self.horizon.wake(time[of_use], states[of_use], watermark)] if of_use.any() else []
+        states = np.where(waiting != 0, states | waiting | COPY * (states == 0), states)
         keep = states != 0
-        if not keep.any():
+        metadata: dict[bytes, bytes] = {_CALLED_AT: str(watermark).encode()}
+        if known is not None and self.stream.arriving is not None:
+            within = self.stream.arriving.within
+            metadata[_ARRIVED] = known.state(watermark - within)
+            wakes += [] if known.latest is None else [known.latest + within]
+            wakes += [int(time[waiting != 0].min()) + 1] if waiting.any() else []
+        if not wakes:
             return Step(late, matches, None, None)
-        time, states = time[keep], states[keep]
         table = table.filter(keep)
-        table = table.set_column(table.schema.get_field_index(self.task.states), self.task.states, pa.array(states))
-        table = table.replace_schema_metadata({_CALLED_AT: str(watermark)})
-        return Step(late, matches, table, self.horizon.wake(time, states, watermark))
+        table = table.set_column(
+            table.schema.get_field_index(self.task.states), self.task.states, pa.array(states[keep])
+        )
+        return Step(late, matches, table.replace_schema_metadata(metadata), min(wakes))
 
     def _enforce_limit(self, table: pa.Table, limit: int) -> None:
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)

@@ -19,8 +19,7 @@ def in_buckets(events: DataFrame, task: StreamTask, columns: Columns, buckets: i
     number = F.pmod(F.hash(*(F.col(quoted(name)) for name in task.by)), F.lit(buckets)) if buckets > 1 else F.lit(0)
     own = F.element_at(labels, number + 1)
     bucket, states = columns.bucket, F.col(columns.states)
-    known = len(task.pattern.variables)
-    everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
+    everywhere = task.everywhere
     placed = events.withColumn(bucket, own)
     if everywhere and buckets > 1:
         copied = (states.bitwiseAND(F.lit(everywhere)) != 0) & F.col(columns.reason).isNull()

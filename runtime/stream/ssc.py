@@ -15,6 +15,7 @@ from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
+from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
 from sase.runtime.ssc import check_pattern, shape
@@ -70,6 +71,7 @@ def scan_and_construct(
     finish: Callable[[DataFrame], DataFrame],
     outside: Sequence[Outside] = (),
     cross: Sequence[str] = (),
+    arriving: Arriving | None = None,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
@@ -95,6 +97,7 @@ def scan_and_construct(
         outside=tuple(outside),
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
+        arriving=arriving,
     )
     buckets = options.buckets if by else 1
     _prepare(events.sparkSession, buckets)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from sase.runtime.arrivals import with_arrivals
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.arrivals import COPY, OWN, TOTAL, Running, Task, run, totals
+from sase.runtime.operator.arrivals import COPY, FIRST, OWN, TOTAL, Running, Task, run, totals
 
 KINDS = ("avg", "sum", "count", "min", "max")
 Row = tuple[int, int, str, Any]
@@ -78,9 +78,11 @@ AGGREGATES: tuple[Callable[[list[Any]], Any], ...] = (
 )
 
 
-def in_slices(rows: Sequence[Row], within: int | None, length: int, of: str, batch: int) -> dict[Row, list[Any]]:
-    """As Spark cuts them: own rows, copies where the window ends, totals in between."""
-    task = Task(columns(of), ("t", "n", "type", "v"), "type", "n", ("A",), within)
+def in_slices(
+    rows: Sequence[Row], within: int | None, length: int, of: str, batch: int, jit: bool = True
+) -> dict[Row, list[Any]]:
+    """As Spark cuts them: own rows, copies where the window ends, totals in between, in any order."""
+    task = Task(columns(of), ("t", "n", "type", "v"), "type", "n", ("A",), within, jit, batch)
     kinds = [ARROW[each.result] for each in task.running]
     value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
     numbers = [(name, pa.int64()) for name in ("ticks", "slice", "role")]
@@ -88,16 +90,20 @@ def in_slices(rows: Sequence[Row], within: int | None, length: int, of: str, bat
     schema = pa.schema([*events, *numbers, ("payload", pa.binary())])
     own = [(*row, row[0], row[0] // length, OWN, None) for row in rows]
     fed = [row for row in own if row[2] in "AB"]
-    by_slice = sorted(fed, key=lambda row: row[5])
-    parts = [row for each in totals(task, iter(batches(by_slice, schema, batch))) for row in each.to_pylist()]
+    parts = [row for each in totals(task, iter(batches(fed, schema, batch))) for row in each.to_pylist()]
     last = max((row[5] for row in own), default=0)
     between = range(1, last + 1) if within is None else range(1, within // length)
-    bases = [(None,) * 5 + (part["slice"] + after, TOTAL, part["payload"]) for part in parts for after in between]
+    bases = [
+        (None, None, None, None, FIRST, part["slice"] + after, TOTAL, part["payload"])
+        for part in parts
+        for after in between
+    ]
     copied = []
     if within is not None:
-        reach = range(max(1, within // length), (within + length - 1) // length + 1)
-        copied = [(*row[:5], row[5] + after, COPY, None) for row in fed for after in reach]
-    everything = sorted([*own, *copied, *bases], key=lambda row: (row[5], row[4] is not None, row[4] or 0, row[1] or 0))
+        for row in fed:
+            reach = range(row[5] + max(1, within // length), (row[0] + within - 1) // length + 1)
+            copied += [(*row[:5], slice, COPY, None) for slice in reach]
+    everything = sorted([*own, *copied, *bases], key=lambda row: hash(row[:2] + row[4:6]))
     answer = {}
     for each in run(task, iter(batches(everything, schema, batch)), kinds):
         for row in each.to_pylist():
@@ -137,8 +143,9 @@ def test_slices_give_what_all_events_one_by_one_give(
     if len({(*row[:2], repr(row[3]), row[2]) for row in rows}) < len(rows):
         return  # the answer is by event, and these could not be told apart
     expected = {repr(row): repr_of(values) for row, values in one_by_one(rows, within).items()}
-    found = in_slices(rows, within, length, of, batch)
-    assert {repr(row): repr_of(values) for row, values in found.items()} == expected
+    for jit in (True, False):
+        found = in_slices(rows, within, length, of, batch, jit)
+        assert {repr(row): repr_of(values) for row, values in found.items()} == expected
 
 
 def repr_of(values: list[Any]) -> list[str]:
