@@ -100,7 +100,7 @@ def with_arrivals(
             "payload",
         )
     )
-    added = [StructField(each.name, _number_type(each.result)) for each in running]
+    added = [StructField(each.name, number_type(each.result)) for each in running]
     kinds = [to_arrow_type(field.dataType) for field in added]
     schema = StructType(
         [*(StructField(str(at), field.dataType) for at, field in enumerate(events.schema.fields)), *added]
@@ -119,7 +119,7 @@ def awaiting_arrivals(events: DataFrame, running: Sequence[Running]) -> DataFram
     """On a stream, the columns are known when an event is released, in its bucket. Until then they are NULL."""
     from pyspark.sql import functions as F
 
-    return events.withColumns({each.name: F.lit(None).cast(_number_type(each.result)) for each in running})
+    return events.withColumns({each.name: F.lit(None).cast(number_type(each.result)) for each in running})
 
 
 def _slice(time: str) -> str:
@@ -127,7 +127,7 @@ def _slice(time: str) -> str:
     return f"({time} - pmod({time}, length)) div length"
 
 
-def _number_type(name: str) -> DataType:
+def number_type(name: str) -> DataType:
     """Without a session, whose parser may be far away."""
     from pyspark.sql.types import ByteType, DecimalType, DoubleType, IntegerType, LongType, ShortType
 

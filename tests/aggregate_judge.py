@@ -35,6 +35,7 @@ from sqlglot import exp
 
 from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.results import Results
 from sase.compiler.languages.sase.syntax import Query
 
 
@@ -181,8 +182,8 @@ def aggregate(kind: str, values: list[Any]) -> Any:
 def _with_leaves(node: exp.Expr) -> exp.Expr:
     def visit(part: exp.Expr) -> exp.Expr:
         match part:
-            case Arrivals():
-                of = "arrivals"
+            case Arrivals() | Results():
+                of = "arrivals" if isinstance(part, Arrivals) else "results"
                 return Leaf(of=of, kind=part.args["kind"], column=(part.this.table, part.this.name))
             case exp.Anonymous(expressions=[]) if part.name.lower() == "probability":
                 return Leaf(of="probability")

@@ -81,6 +81,20 @@ PROBABILITIES = [
 ]
 
 
+# With a start, of earlier variables, of keys, in any order, with what has arrived, with negation, in RETURN alone.
+RESULTS = [
+    "EVENT SEQ(A a, B b) WHERE b.v > coalesce(avg+(b.v), 0)",
+    "EVENT SEQ(A a, B b) WHERE [id] AND b.v > coalesce(avg+(b.v), 0) WITHIN 6",
+    "EVENT SEQ(A a, B b) WHERE a.v + b.v >= coalesce(max+(a.v), -5) AND b.v IS NOT NULL WITHIN 6",
+    "EVENT AND(A a, B b) WHERE NOT (count+(b.id) > 3) WITHIN 6",
+    "EVENT SEQ(A a, !(C n), B b) WHERE n.v > 4 AND (sum+(a.v) IS NULL OR sum+(a.v) * 2 - b.v < 9) WITHIN 6 "
+    "RETURN a.number AS a, b.number AS b, sum+(a.v) AS total, min+(b.v) AS least",
+    "EVENT B b WHERE b.x <> coalesce(avg+(b.x), 0) WITHIN 5",
+    "EVENT OR(SEQ(A a, B b), SEQ(C c, B b)) WHERE b.v - 1 < coalesce(min+(c.v), b.v) OR b.v = 3 WITHIN 6",
+    "EVENT SEQ(A a, B b) WITHIN 3 RETURN a.number AS a, b.number AS b, avg+(b.x) AS mean, count+(a.v) AS many",
+]
+
+
 def uncertain(seed: int) -> list[dict[str, Any]]:
     chosen = random.Random(seed)
     rows = [{**row, "prob": chosen.choice((0.0, 0.25, 0.5, 0.75, 1.0, 0.5, None))} for row in events(seed, 20)]
@@ -169,3 +183,17 @@ def test_the_probability_of_the_supplement() -> None:
     rows = [{"type": kind, "ts": at, "n": 0, "prob": prob} for at, (kind, prob) in enumerate(given.items())]
     ((_, values),) = judged(parse("EVENT SEQ(A a, !(B b), C c) RETURN probability() AS p"), UNCERTAIN, rows)
     assert values["p"] == pytest.approx(0.3)
+
+
+@pytest.mark.spark
+def test_what_is_in_results_in_batch_and_on_a_stream(spark: SparkSession) -> None:
+    cases = [Case(query, UNORDERED if seed % 3 else CATALOG, events(seed)) for seed, query in enumerate(RESULTS)]
+    cases.append(Case(f"{RESULTS[0]} AND a.v > avg*(a.v) AND abs(a.v - b.v) < 9", CATALOG, events(9)))
+    batch = ((case.query, case, sase.compile(case.query, case.catalog).run(frame(spark, case))) for case in cases)
+    windowed = [case for case in cases if "WITHIN" in case.query]
+    streams = (
+        (f"{name}: {case.query}", case, answer)
+        for seed, case in enumerate(windowed)
+        for name, answer in answers(spark, case, "a stream", seed).items()
+    )
+    compare([*batch, *streams])

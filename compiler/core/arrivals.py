@@ -73,7 +73,7 @@ class Lowering:
         lacking = column.meta.get("lacking", ())
         types = tuple(name for name in self.variables[column.table].types if name not in lacking)
         name = f"{node.args['kind']}*({column.table}.{column.name})"
-        result = _result(node.args["kind"], kind)
+        result = result_type(node.args["kind"], kind)
         self.arrivals[name] = Arrival(name, node.args["kind"], column.table, column.name, types, result)
         if len(self.last) == 1:
             return at(_column(self.last[0], name, scalars.data_type(result)), span)
@@ -144,7 +144,7 @@ def _column(variable: str, name: str, kind: exp.DataType) -> exp.Column:
     return column
 
 
-def _result(kind: str, of: exp.DataType) -> str:
+def result_type(kind: str, of: exp.DataType) -> str:
     """The Spark type: sums of integers must fit into 64 bits, and an average is a double."""
     match kind:
         case "count":

@@ -31,6 +31,7 @@ from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
 from sase.compiler.core.pattern import Shapes
+from sase.compiler.core.results import Ordering
 from sase.compiler.core.spans import span_of
 from sase.compiler.core.weights import Weighing, is_asked
 
@@ -79,6 +80,9 @@ def assemble(
         where = [weighing.condition(part) for part in where]
         returns = None if returns is None else [weighing.output(output) for output in returns]
         found += weighing.found
+    ordering = Ordering(variables)
+    where = ordering.apart(where)
+    returns = None if returns is None else [ordering.output(output) for output in returns]
     last = dict.fromkeys(name for shape in shapes for name in last_of(shape))
     order = [catalog.order] if catalog.order else []
     arriving = Lowering(variables, [] if timed_out else [*last], [catalog.time, *order])
@@ -90,6 +94,11 @@ def assemble(
     conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None)
     branches = conditions.of(list(where), bare)
     found += conditions.found
+    decided = ordering.decided(branches, missing, catalog.type)
+    found += ordering.found
+    if not found:
+        chooses = bool(selection) or exclusive is not None
+        found += ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)
     positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,
@@ -112,6 +121,8 @@ def assemble(
         consume="exclusive" if exclusive else "shared",
         arrays={name: elements for name, elements in arrays.items() if positive.intersection(elements)},
         arrivals=tuple(arriving.arrivals.values()),
+        reported=tuple(ordering.reported.values()),
+        decided=decided,
         timed_out=timed_out is not None,
     )
     check_outputs(query, catalog.type if composite is not None else None, found)

@@ -121,6 +121,18 @@ class Arrival:
     """Its Spark type."""
 
 
+@dataclass(frozen=True)
+class Reported:
+    """An aggregate over the events of a variable in earlier results, less than a window before the last event."""
+
+    name: str
+    kind: str
+    variable: str
+    attribute: str
+    result: str
+    """Its Spark type."""
+
+
 Before = tuple[str, str]
 """The place (time, tie-breaker) of the first variable's event is strictly before that of the second."""
 
@@ -250,6 +262,9 @@ class BoundQuery:
     arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The variables that stand for the single events of a repeated positive component: `A{2,4} a` has four."""
     arrivals: tuple[Arrival, ...] = ()
+    reported: tuple[Reported, ...] = ()
+    decided: tuple[Predicate, ...] = ()
+    """The parts of WHERE that depend on earlier results, by `reported`: moment by moment, behind all others."""
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
 

@@ -30,6 +30,12 @@ class Folded(exp.Expression, exp.Condition):
     arg_types = {"this": True, "expressions": True, "times": False, "collected": False}  # noqa: RUF012
 
 
+class Told(exp.Expression, exp.Condition):
+    """A column of a match that is of no event of it: what earlier results have, by name."""
+
+    arg_types = {"this": True}  # noqa: RUF012
+
+
 FOLDS = ("count", "sum", "avg", "min", "max", "collect", "first", "last")
 
 
@@ -274,6 +280,8 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return _function(node, found)
         case Folded():
             return _folded_type(node, found)
+        case Told():
+            return node.type or UNKNOWN
         case _:
             raise AssertionError(f"no type for {node!r}")
 
@@ -578,11 +586,20 @@ def is_plain_name(name: str) -> bool:
 
 def sql(node: exp.Expr, pretty: bool = False) -> str:
     """Spark SQL text; names and literals are quoted by sqlglot's generator, never by pasting."""
-    copied = node.copy().transform(lambda part: _unfolded(part) if isinstance(part, Folded) else part, copy=False)
+    copied = node.copy().transform(_spelled_out, copy=False)
     for identifier in copied.find_all(exp.Identifier):
         identifier.set("quoted", not is_plain_name(identifier.this))
     text: str = copied.sql(dialect="spark", comments=False, normalize_functions=False, pretty=pretty)
     return text
+
+
+def _spelled_out(part: exp.Expr) -> exp.Expr:
+    match part:
+        case Folded():
+            return _unfolded(part)
+        case Told():
+            return exp.Column(this=exp.Identifier(this=part.this, quoted=True))
+    return part
 
 
 def _unfolded(node: Folded) -> exp.Expr:

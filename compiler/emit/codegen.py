@@ -34,6 +34,7 @@ from sase.compiler.plan.physical import (
     Buckets,
     Combination,
     Computed,
+    Decide,
     Ends,
     Exclude,
     Keep,
@@ -118,11 +119,12 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "places": [[literal(part) for part in place] for place in _places(plan)],
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
         "relevant": _relevant(plan),
+        "deciding": _deciding(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
         "single": None if kernel else _single(plan),
-        "functions": list(_functions(plan)),
+        "functions": list(_functions(plan, bool(standalone))),
         "output": list(_output(plan)),
-        "steps": [line for line in map(_call, plan.steps) if line],
+        "steps": [line for step in plan.steps if (line := _call(plan, step))],
         "name": literal(Path(query.filename).stem),
         "default_events": literal(query.stream),
     }
@@ -150,6 +152,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.job import main"
     if plan.only(Arrive):
         yield f"from sase.runtime.operator.arrivals import {'Arriving, ' if plan.stream else ''}Running"
+    if plan.only(Decide):
+        yield "from sase.runtime.operator.results import Counted, Deciding"
     if kernel:
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         if isinstance(kernel, Combination) and plan.only(Slices):
@@ -158,6 +162,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.pattern import {', '.join(listed)}"
     if _places(plan):
         yield "from sase.runtime.places import Place"
+    if plan.only(Decide) and not plan.stream:
+        yield "from sase.runtime.results import in_order_of_results"
     if plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
@@ -282,7 +288,7 @@ def _single(plan: PhysicalPlan) -> Mapping[str, str]:
 # ---- after the sequences ------------------------------------------------------------------------
 
 
-def _call(step: object) -> str | None:
+def _call(plan: PhysicalPlan, step: object) -> str | None:
     """How the job calls a step between the sequences and the result."""
     match step:
         case Within():
@@ -295,10 +301,12 @@ def _call(step: object) -> str | None:
             return "matches = arrays(matches)"
         case Exclude() | Keep():
             return f"matches = {step.function}(matches)"
+        case Decide() if not plan.stream:
+            return "matches = decide(matches)"
     return None
 
 
-def _functions(plan: PhysicalPlan) -> Iterator[str]:
+def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
     """The functions of these steps, as text."""
     macros: Any = environment().get_template("shared.jinja").module
     for step in plan.steps:
@@ -320,8 +328,33 @@ def _functions(plan: PhysicalPlan) -> Iterator[str]:
                 variable = column_sql(step.variable)
                 kept = f"filter({variable}, {variable} -> {' AND '.join(step.conditions)})"
                 yield macros.keep(step.function, literal(step.variable), literal(kept))
+            case Decide() if not plan.stream:
+                yield macros.decide(standalone)
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
+
+
+def _deciding(plan: PhysicalPlan) -> Mapping[str, Any] | None:
+    step, query = plan.only(Decide), plan.query
+    if step is None:
+        return None
+    arguments = {
+        "last": literal(step.last),
+        "time": literal(query.time),
+        "order": literal(query.order),
+        "row": literal(step.row),
+        "within": "WINDOW" if query.within else "None",
+    }
+    return {
+        "counted": [
+            f"Counted({', '.join(map(literal, (each.name, each.kind, each.variable, each.attribute, each.result)))})"
+            for each in step.reported
+        ],
+        "where": [
+            (comment, literal(tree)) for comment, tree in zip(map(printable, step.conditions), step.where, strict=True)
+        ],
+        "arguments": ", ".join(f"{name}={value}" for name, value in arguments.items()),
+    }
 
 
 def _array(step: Arrays, name: str) -> str:
@@ -415,8 +448,8 @@ def _shown(plan: PhysicalPlan, name: str) -> str:
     """An event as it was read, without what was computed for it."""
     query, quoted = plan.query, literal(column_sql(name))
     (first, *_) = query.arrays.get(name, (name,))
-    computed = (each.name for each in query.variable(first).attributes.values() if each.computed)
-    ours = ", ".join(literal(column_sql(each)) for each in computed if each in plan.emit.get(first, ()))
+    read = {each.name for each in query.variable(first).attributes.values() if not each.computed}
+    ours = ", ".join(literal(column_sql(each)) for each in plan.emit.get(first, ()) if each not in read)
     if not ours:
         return quoted
     if name in query.arrays:
@@ -530,5 +563,6 @@ def fingerprint(plan: PhysicalPlan) -> str:
     else:
         parts += [pattern.lines(kernel.without_conditions, query.within)]
     parts += [[each.variable, each.interval.after, each.interval.before, each.keyed] for each in plan.every(LookUp)]
+    parts += [[asdict(each) for each in step.reported] for step in plan.every(Decide)]
     parts += [[step.takes_part, *(asdict(each) for each in step.arrivals)] for step in plan.every(Arrive)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

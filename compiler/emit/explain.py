@@ -18,6 +18,7 @@ from sase.compiler.plan.physical import (
     Combination,
     Compare,
     Computed,
+    Decide,
     Ends,
     Exclude,
     Fill,
@@ -281,6 +282,9 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield from (("filter", condition) for condition in step.conditions)
         case AntiJoin():
             yield "anti-join", _anti_join(step, query.time_kind)
+        case Decide():
+            yield "order", f"by {' or '.join(step.last)}, for {', '.join(each.name for each in step.reported)}"
+            yield from (("decide", condition) for condition in step.conditions)
         case Exclude():
             yield "filter", f"no {step.variable} in its interval with {' and '.join(step.conditions)}"
         case Result():

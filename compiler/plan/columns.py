@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
+from sase.compiler.core.arrivals import last_of
 from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.fields import attribute_of, of_event, of_variable
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.names import Names
+from sase.compiler.plan.order import tree
 from sase.compiler.plan.physical import (
     Arrive,
     Buckets,
@@ -21,6 +23,7 @@ from sase.compiler.plan.physical import (
     Combination,
     Compare,
     Computed,
+    Decide,
     Fill,
     Holds,
     Kernel,
@@ -50,6 +53,7 @@ class Columns:
         self.keys: list[Computed] = []
         self.not_null: dict[str, dict[str, None]] = {}  # by variable, the columns an event must have to take part
         self.carried: dict[str, set[str]] = {}  # by variable, the columns that a match keeps of its event
+        self.added: dict[str, dict[str, None]] = {}  # by variable, columns of ours that it keeps, too
 
     # ---- an event -------------------------------------------------------------------------------
 
@@ -125,6 +129,45 @@ class Columns:
     def carry_columns(self, node: exp.Expr) -> None:
         self.carry(*((column.table, column.name) for column in scalars.columns(node)))
 
+    def decide(self) -> Iterator[Decide]:
+        """What depends on earlier results, behind all else; each event has a number there, and terms of its own."""
+        query = self.query
+        if not query.reported:
+            return
+        last = tuple(dict.fromkeys(name for branch in query.branches for name in last_of(branch)))
+        self.carry(*((name, column) for name in last for column in (query.time, *self.tie_breaker)))
+
+        def column(term: Term) -> str:
+            name = self.term(term)
+            if isinstance(term.value, exp.Column):
+                self.carry((term.variable, name))
+            else:
+                self.added.setdefault(term.variable, {})[name] = None
+            return name
+
+        where = tuple(tree(part.condition, last[0], column) for part in query.decided)
+        row = self.names.fresh("row")
+        self.keys.append(Computed(row, "uuid()" if self.stream else "monotonically_increasing_id()"))
+        for each in query.reported:
+            self.carry((each.variable, each.attribute), (each.variable, query.time))
+            self.added.setdefault(each.variable, {})[row] = None
+        yield Decide(query.reported, tuple(map(str, query.decided)), where, last, row)
+
+    def with_added(self, emit: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """What a match keeps of its events, and columns of ours that decide about it."""
+        return {name: (*columns, *self.added.get(name, ())) for name, columns in emit.items()}
+
+    def check_stream(self, after: Sequence[object]) -> None:
+        """In a stream, results are decided where matches are found: nothing may be left to Spark."""
+        if self.stream and self.query.reported and after:
+            spans = [part.span for part in self.query.decided] or [self.query.span]
+            found = Diagnostic(
+                "on a stream, this is decided where matches are found, and Spark has yet to decide about them",
+                spans[0],
+                "leave out conditions that do not come apart into terms of single events, such as abs(x.a - y.a) < 5",
+            )
+            raise SaseError([found], self.query.text, self.query.filename)
+
     # ---- bringing events together ---------------------------------------------------------------
 
     def together(self, kernel: Kernel | Combination, travelling: set[str], slices: Slices | None) -> Iterator[Step]:
@@ -132,7 +175,7 @@ class Columns:
         keys = kernel.keys
         if self.stream:
             yield Release()
-            yield Buckets(keys)
+            yield Buckets(() if self.query.reported else keys)  # all results are decided in one place
             yield Remember(tuple(sorted(travelling | {self.names.roles["states"]})))
             yield Sort((*keys, kernel.time, *self.tie_breaker))
             return

@@ -35,6 +35,7 @@ from sase.compiler.plan.physical import (
     Result,
     Select,
     Slices,
+    Step,
     Ticks,
 )
 from sase.compiler.plan.reach import reach
@@ -59,12 +60,14 @@ class CombinationPlanner(Columns):
         return frozenset([*each.branch.variables, *added, *arrays])
 
     def plan_all(self) -> PhysicalPlan:
-        after = [*self.decided(), *self.selection()]
+        after: list[Step] = [*self.decided(), *self.selection()]
+        self.check_stream(after)
+        after += self.decide()
         result = self.result()
-        emit = self.emit()
+        emit = self.with_added(self.emit())
         kernel = self.kernel(emit)
         fills = [self.fill(self.query.variable(name)) for name in kernel.variables]
-        types = self.types(emit, self.query.predicates, self.query.equivalences)
+        types = self.types(emit, (*self.query.predicates, *self.query.decided), self.query.equivalences)
         read = Read(types, None if self.stream or self.query.arrivals else where_some_fills(fills))
         travelling = self.travelling(kernel, emit)
         together = self.together(kernel, travelling, self.slices())

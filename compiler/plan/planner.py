@@ -56,18 +56,21 @@ class _Planner(Columns):
         self.carried = {variable.name: set() for variable in plan.query.positive}
 
     def plan_all(self) -> PhysicalPlan:
-        waits = self.stream and (self.plan.negations or self.query.arrivals)
+        waits = self.query.reported or (self.stream and (self.plan.negations or self.query.arrivals))
         kernel = self.kernel() if self.plan.needs_kernel or waits else None
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
         negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.conditions]
+        decide = [*self.decide()]
+        self.check_stream(selection)
+        self.check_stream(negation)
         result = self.result()
-        emit = self.emit()
+        emit = self.with_added(self.emit())
         inside = [self.query.variable(state.variable) for state in kernel.negated] if kernel else []
         fills = [*map(self.fill, (*self.query.positive, *inside)), *(component.fill for component in looked_up)]
         anti_joined = [join.fill for join in negation if isinstance(join, AntiJoin)]
-        types = self.types(emit, self.query.predicates, self.query.equivalences)
+        types = self.types(emit, (*self.query.predicates, *self.query.decided), self.query.equivalences)
         some = None if self.stream or self.query.arrivals else where_some_fills([*fills, *anti_joined])
         read = Read(types, some)
         sequences: list[Step] = [Single()]
@@ -85,7 +88,7 @@ class _Planner(Columns):
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *self.arrive(), *fills, *sequences, *after, result),
+            steps=(read, *self.arrive(), *fills, *sequences, *after, *decide, result),
             emit=emit,
             selected=self.selected(read, travelling) if kernel else (),
             roles=self.names.roles,

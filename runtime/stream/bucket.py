@@ -28,11 +28,13 @@ from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.arrivals import Arrived, Arriving
 from sase.runtime.operator.construction import Columns, Found, Rows
 from sase.runtime.operator.matcher import Matcher, Task, int64s
+from sase.runtime.operator.results import Deciding, Fold
 from sase.runtime.pattern import ARRIVES, USED, Outside, Pattern
 from sase.runtime.stream.horizon import COPY, FOREVER, horizon
 
 _CALLED_AT = b"watermark"
 _ARRIVED = b"arrived"
+_DECIDED = b"decided"
 _ATTACHED = 1 << 20
 """How many negated events a batch of matches carries along, give or take one match's."""
 
@@ -43,6 +45,13 @@ class StreamTask(Task):
     shown: tuple[str, ...] = ()
     """The columns of an event that could not take part."""
     arriving: Arriving | None = None
+
+    deciding: Deciding | None = None
+
+    @property
+    def spreads(self) -> bool:
+        """Whether keys are spread over buckets: what earlier results decide needs all of them in one."""
+        return bool(self.by) and self.deciding is None
 
     @property
     def everywhere(self) -> int:
@@ -88,9 +97,10 @@ class Bucket(Matcher):
                 late = arrived.filter(behind & original).select(list(self.stream.shown))
                 arrived = arrived.filter(~behind)
         known = None if self.stream.arriving is None else self._known(state)
+        beside = known is not None or self.stream.deciding is not None
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]
-        if not tables and known is not None and state is not None:
-            tables = [state.select(self.columns)]  # no events, but what has arrived
+        if not tables and beside and state is not None:
+            tables = [state.select(self.columns)]  # no events, but what has arrived, or is in results
         if not tables:
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
@@ -104,7 +114,24 @@ class Bucket(Matcher):
         matches: Iterator[pa.RecordBatch] = iter(())
         if due.any():
             matches, states = self._due(table, time, states, due, since, watermark)
-        return self._remember(late, matches, table, time, states, watermark, known)
+        if self.stream.deciding is not None:
+            fold = Fold(self.stream.deciding, [] if state is None else _kept(state))
+            matches = iter(self._decided(fold, list(matches)))
+            decided = fold.state(watermark)
+        else:
+            decided = []
+        return self._remember(late, matches, table, time, states, watermark, known, decided)
+
+    def _decided(self, fold: Fold, candidates: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Of the matches that are due, those that are results: by their last events, whatever their key."""
+        if not candidates:
+            return []
+        table = pa.Table.from_batches(candidates)
+        moments = fold.moments(table)
+        order = sorted(range(len(moments)), key=moments.__getitem__)
+        results = fold.decide(table.take(pa.array(order)), [moments[at] for at in order])
+        batches: list[pa.RecordBatch] = results.combine_chunks().to_batches()
+        return batches
 
     def _known(self, state: pa.Table | None) -> Arrived:
         assert self.stream.arriving is not None
@@ -184,7 +211,7 @@ class Bucket(Matcher):
 
     def _remember(
         self, late: pa.Table | None, matches: Iterator[pa.RecordBatch], table: pa.Table, time: Ints, states: Ints,
-        watermark: int, known: Arrived | None,
+        watermark: int, known: Arrived | None, decided: list[pa.Table],
     ) -> Step:  # fmt: skip
         waiting = states & ARRIVES
         states = self.horizon.remembered(time, states & ~ARRIVES, watermark)
@@ -198,6 +225,10 @@ class Bucket(Matcher):
             metadata[_ARRIVED] = known.state(watermark - within)
             wakes += [] if known.latest is None else [known.latest + within]
             wakes += [int(time[waiting != 0].min()) + 1] if waiting.any() else []
+        for at, counted in enumerate(decided):
+            metadata[_DECIDED + str(at).encode()] = _cell(counted)
+            if counted.num_rows and self.stream.deciding is not None:
+                wakes.append(int(int64s(counted, "ticks").max()) + (self.stream.deciding.within or 0))
         if not wakes:
             return Step(late, matches, None, None)
         table = table.filter(keep)
@@ -271,6 +302,21 @@ class _Lookup:
 def called_at(state: pa.Table, otherwise: int) -> int:
     """The watermark at which a bucket left this state."""
     return int((state.schema.metadata or {}).get(_CALLED_AT, otherwise))
+
+
+def _kept(state: pa.Table) -> list[pa.Table]:
+    """What counts, aggregate by aggregate."""
+    metadata = state.schema.metadata or {}
+    numbers = sorted(int(name[len(_DECIDED) :]) for name in metadata if name.startswith(_DECIDED))
+    return [pa.ipc.open_stream(metadata[_DECIDED + str(at).encode()]).read_all() for at in numbers]
+
+
+def _cell(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
 
 
 def _sorting(*keys: Ints) -> Ints:

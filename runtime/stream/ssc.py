@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
 from sase import __version__
+from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
 from sase.runtime.operator.arrivals import Arriving
+from sase.runtime.operator.results import Deciding
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
 from sase.runtime.ssc import check_pattern, shape
@@ -72,6 +74,7 @@ def scan_and_construct(
     outside: Sequence[Outside] = (),
     cross: Sequence[str] = (),
     arriving: Arriving | None = None,
+    deciding: Deciding | None = None,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
@@ -98,8 +101,9 @@ def scan_and_construct(
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
         arriving=arriving,
+        deciding=deciding,
     )
-    buckets = options.buckets if by else 1
+    buckets = options.buckets if task.spreads else 1
     _prepare(events.sparkSession, buckets)
     events = events.drop(columns.clock)
     schema = events.schema
@@ -125,6 +129,8 @@ def scan_and_construct(
     for name in (started, detected):
         if name is not None:
             found = found.add(StructField(name, LongType()))
+    for each in deciding.counted if deciding is not None else ():
+        found = found.add(StructField(each.name, number_type(each.result)))
     for component in outside:
         if component.columns:
             found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
