@@ -82,6 +82,9 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
+    if query.runs:
+        found = Diagnostic(f"{query.strategy} is understood, and cannot be run yet", query.span, "leave it out")
+        raise SaseError([found], query.text, query.filename)
     if stream and query.arrivals:
         query = on_whole_matches(query)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
@@ -100,6 +103,13 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
             "would grow without end",
             query.span,
             "add a window, such as WITHIN 12 hours",
+        )
+        raise SaseError([found], query.text, query.filename)
+    if query.arrivals and query.reported:
+        found = Diagnostic(
+            f"{query.arrivals[0].name} is known when an event is released, and {query.reported[0].name} decides there",
+            query.span,
+            "on a stream, leave one of them out",
         )
         raise SaseError([found], query.text, query.filename)
     strategy = options.strategy

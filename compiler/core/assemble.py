@@ -12,13 +12,16 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from sase.compiler.core import pattern, scalars
-from sase.compiler.core.arrivals import Lowering, last_of, of_branch
+from sase.compiler.core import pattern, runs, scalars
+from sase.compiler.core.arrivals import Arrivals, Lowering, last_of, of_branch
 from sase.compiler.core.bound import (
+    AfterMatch,
     BoundQuery,
     Branch,
     Earliest,
+    EventStrategy,
     Group,
+    Loop,
     Mode,
     Output,
     Predicate,
@@ -31,7 +34,7 @@ from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
 from sase.compiler.core.pattern import Shapes
-from sase.compiler.core.results import Ordering
+from sase.compiler.core.results import Ordering, Results
 from sase.compiler.core.spans import span_of
 from sase.compiler.core.weights import Weighing, is_asked
 
@@ -58,7 +61,11 @@ def assemble(
     selection: Mapping[str, tuple[Mode, Span]] = MappingProxyType({}),
     exclusive: Span | None = None,
     arrays: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    empty: frozenset[str] = frozenset(),
     timed_out: Span | None = None,
+    loops: Mapping[str, Loop] = MappingProxyType({}),
+    strategy: tuple[EventStrategy, Span] | None = None,
+    after: tuple[AfterMatch, Span] | None = None,
 ) -> BoundQuery:
     """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
     the pattern's, `exclusive` that of the words that let a match use up its events.
@@ -74,7 +81,10 @@ def assemble(
         found += _wrong_time_out(shapes, timed_out, bool(selection or exclusive), bool(arrays))
         shapes = pattern.timed_out(shapes[0], timed_out)
     where, returns = list(where), None if returns is None else list(returns)
-    if is_asked([*where, *(output.value for output in returns or ())]):
+    expressions = [*where, *(output.value for output in returns or ())]
+    if loops or strategy:
+        found += _wrong_in_runs(expressions)
+    if is_asked(expressions):
         weighing = Weighing(variables, shapes, catalog.time)
         shapes = weighing.shapes
         where = [weighing.condition(part) for part in where]
@@ -87,6 +97,7 @@ def assemble(
     order = [catalog.order] if catalog.order else []
     arriving = Lowering(variables, [] if timed_out else [*last], [catalog.time, *order])
     where = [arriving.condition(part) for part in where]
+    ordering.parts = [arriving.condition(part) for part in ordering.parts]
     returns = None if returns is None else [arriving.output(output) for output in returns]
     variables = arriving.known()
     found += arriving.found
@@ -124,8 +135,14 @@ def assemble(
         reported=tuple(ordering.reported.values()),
         decided=decided,
         timed_out=timed_out is not None,
+        empty=empty,
+        loops=dict(loops),
+        strategy=strategy[0] if strategy else "skip till any match",
+        after=after[0] if after else "to next row",
     )
     check_outputs(query, catalog.type if composite is not None else None, found)
+    if not found:
+        found += runs.wrong(query, strategy, after, selection, exclusive)
     if not found:
         found += _wrong_selection(query, selection, exclusive)
     if isinstance(within, Diagnostic):
@@ -154,6 +171,18 @@ def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) ->
             span,
             "leave out what stands last: a sequence that reaches its last event is not timed out",
         )
+
+
+def _wrong_in_runs(expressions: Iterable[exp.Expr]) -> Iterator[Diagnostic]:
+    for expression in expressions:
+        for node in expression.find_all(Arrivals, Results, exp.Anonymous):
+            if not isinstance(node, exp.Anonymous) or is_asked([node]):
+                yield Diagnostic(
+                    "this is known of matches of single events, and not of loops and runs",
+                    span_of(node),
+                    "leave out the strategy, and what is repeated without a bound",
+                )
+                return
 
 
 def _wrong_selection(
@@ -330,7 +359,16 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
         mistakes += [
             _no_event(column, query)
             for column in scalars.single_columns(output.value)
-            if column.table not in query.bound
+            if column.table not in query.bound or (column.table in query.loops and not query.loops[column.table].single)
+        ]
+        mistakes += [
+            Diagnostic(
+                "[i] is each event of a loop in turn, in a condition",
+                span_of(fold),
+                "return one value: first(b.v), last(b.v), b[0].v or collect(b.v)",
+            )
+            for fold in output.value.find_all(scalars.Folded)
+            if fold.looks_back
         ]
         if output.name.lower() in names:
             example = f": {scalars.sql(output.value)} AS …" if isinstance(output.value, exp.Column) else ""
@@ -350,7 +388,7 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
 def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:
     """Why there is no single event to return an attribute of."""
     name, span = column.table, span_of(column)
-    if name in query.arrays:
+    if name in query.arrays or name in query.loops:
         return Diagnostic(
             f"{name} is repeated: a match has several such events",
             span,
