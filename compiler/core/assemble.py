@@ -106,10 +106,8 @@ def assemble(
     branches = conditions.of(list(where), bare)
     found += conditions.found
     decided = ordering.decided(branches, missing, catalog.type)
-    found += ordering.found
-    if not found:
-        chooses = bool(selection) or exclusive is not None
-        found += ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)
+    chooses = bool(selection) or exclusive is not None
+    found += [*ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)] or ordering.found
     positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,

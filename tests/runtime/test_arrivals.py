@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from streams import follow, shuffled
 
 from sase.runtime.arrivals import with_arrivals
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.arrivals import COPY, FIRST, OWN, TOTAL, Running, Task, run, totals
+from sase.runtime.operator.arrivals import COPY, FIRST, OWN, TOTAL, Arriving, Running, Task, run, totals
+from sase.runtime.pattern import ARRIVES, Pattern
+from sase.runtime.stream.bucket import StreamTask
 
 KINDS = ("avg", "sum", "count", "min", "max")
 Row = tuple[int, int, str, Any]
@@ -146,6 +150,57 @@ def test_slices_give_what_all_events_one_by_one_give(
     for jit in (True, False):
         found = in_slices(rows, within, length, of, batch, jit)
         assert {repr(row): repr_of(values) for row, values in found.items()} == expected
+
+
+@given(streams(), st.integers(1, 30), st.integers(0, 10**6), st.sampled_from((0, 1, 5, 30)))
+@settings(deadline=None, max_examples=50)
+def test_a_stream_tells_every_event_what_had_arrived(
+    stream: tuple[str, list[Row]], within: int, seed: int, delay: int
+) -> None:
+    """In buckets of keys, each of which has all that counts; the last event of each match has its columns."""
+    of, rows = stream
+    expected = one_by_one(rows, within)
+    names = [each.name for each in columns(of)]
+    task = StreamTask(
+        pattern=Pattern(("x", "y"), within=within),
+        by=("id",),
+        time="time",
+        order="n",
+        states="states",
+        emit=(("x", ("number",)), ("y", ("number", *names))),
+        batch_rows=1000,
+        chunk_rows=0,
+        jit=True,
+        shown=("number",),
+        arriving=Arriving(columns(of), "type", ("A",), within),
+    )
+    value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
+    # An event of any type is an x, and an A is a y.
+    table = pa.table(
+        {
+            "number": pa.array(range(len(rows)), pa.int64()),
+            "time": pa.array([row[0] for row in rows], pa.int64()),
+            "n": pa.array([row[1] for row in rows], pa.int64()),
+            "id": pa.array([at % 3 for at in range(len(rows))], pa.int64()),
+            "type": pa.array([row[2] for row in rows], pa.string()),
+            "v": pa.array([row[3] for row in rows], value),
+            "states": pa.array([1 | (2 | ARRIVES if row[2] == "A" else row[2] == "B" and ARRIVES) for row in rows]),
+            **{each.name: pa.nulls(len(rows), ARROW[each.result]) for each in columns(of)},
+        }
+    )
+    random = Random(seed)
+    run = follow(task, table, shuffled([row[0] for row in rows], delay, random), delay)
+    assert not run.late and run.state_rows[-1:] in ([], [0])
+    found = [row for batch in run.matches for row in batch.to_pylist()]
+    for match in found:
+        assert repr_of([match["y"][name] for name in names]) == repr_of(expected[rows[match["y"]["number"]]])
+    pairs = [
+        (one, other)
+        for one, first in enumerate(rows)
+        for other, second in enumerate(rows)
+        if first[:2] < second[:2] and second[0] - first[0] < within and second[2] == "A" and one % 3 == other % 3
+    ]
+    assert sorted((match["x"]["number"], match["y"]["number"]) for match in found) == sorted(pairs)
 
 
 def repr_of(values: list[Any]) -> list[str]:
