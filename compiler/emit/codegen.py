@@ -24,7 +24,7 @@ from sase.compiler.core.catalog import AS_USUAL, Csv
 from sase.compiler.core.durations import spelled
 from sase.compiler.core.errors import pointed
 from sase.compiler.core.scalars import column_sql
-from sase.compiler.emit import pattern
+from sase.compiler.emit import aggregates, pattern
 from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.plan.physical import (
@@ -119,7 +119,7 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "places": [[literal(part) for part in place] for place in _places(plan)],
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
         "relevant": _relevant(plan),
-        "deciding": _deciding(plan),
+        "deciding": aggregates.deciding(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
         "single": None if kernel else _single(plan),
         "functions": list(_functions(plan, bool(standalone))),
@@ -226,39 +226,11 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
     if kernel and kernel.time != plan.query.time:
         columns.append(f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(kernel.time)})")
     return {
-        "arrivals": _arrivals(plan),
+        "arrivals": aggregates.arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
         "flags": literal(plan.flags) if computed else None,
-        "columns": [*columns, f"state_bits(fills{_arrives(plan)}).alias({literal(plan.own('states'))})"],
+        "columns": [*columns, f"state_bits(fills{aggregates.takes_part(plan)}).alias({literal(plan.own('states'))})"],
         "condition": f"matters(OURS, {literal(fills)})" if plan.stream else literal(fills),
-    }
-
-
-def _arrives(plan: PhysicalPlan) -> str:
-    """On a stream, which events take part in what has arrived."""
-    step = plan.only(Arrive)
-    return f", arrives={literal(step.takes_part)}" if step and plan.stream else ""
-
-
-def _arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
-    step, query = plan.only(Arrive), plan.query
-    if step is None:
-        return None
-    batch = {
-        "time": literal(query.time),
-        "type": literal(query.type),
-        "order": literal(query.order),
-        "types": literal(list(step.types)),
-        "within": "WINDOW" if query.within else "None",
-    }
-    stream = f"Arriving(tuple(RUNNING), type={literal(query.type)}, types={literal(tuple(step.types))}, within=WINDOW)"
-    return {
-        "running": [
-            f"Running({', '.join(map(literal, (each.name, each.kind, each.attribute, each.types, each.result)))})"
-            for each in step.arrivals
-        ],
-        "arguments": None if plan.stream else batch,
-        "arriving": stream if plan.stream else None,
     }
 
 
@@ -332,29 +304,6 @@ def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
                 yield macros.decide(standalone)
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
-
-
-def _deciding(plan: PhysicalPlan) -> Mapping[str, Any] | None:
-    step, query = plan.only(Decide), plan.query
-    if step is None:
-        return None
-    arguments = {
-        "last": literal(step.last),
-        "time": literal(query.time),
-        "order": literal(query.order),
-        "row": literal(step.row),
-        "within": "WINDOW" if query.within else "None",
-    }
-    return {
-        "counted": [
-            f"Counted({', '.join(map(literal, (each.name, each.kind, each.variable, each.attribute, each.result)))})"
-            for each in step.reported
-        ],
-        "where": [
-            (comment, literal(tree)) for comment, tree in zip(map(printable, step.conditions), step.where, strict=True)
-        ],
-        "arguments": ", ".join(f"{name}={value}" for name, value in arguments.items()),
-    }
 
 
 def _array(step: Arrays, name: str) -> str:

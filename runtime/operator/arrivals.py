@@ -13,19 +13,26 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import arrivals as k
-from sase.runtime.kernels.encode import changes, ordered_bits
+from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.sorting import in_order
+from sase.runtime.operator.words import (
+    Truths,
+    decimals_of,
+    ints_of,
+    powers_of_ten,
+    to_add,
+    to_compare,
+    truths_of,
+    zeros_of,
+)
 
 OWN, COPY, TOTAL = 2, 1, 0
 FIRST = -(2**63)
 """The time of a slice's totals: they come before all its rows."""
-
-Truths = NDArray[np.bool]
 
 
 @dataclass(frozen=True)
@@ -114,10 +121,10 @@ class Sum:
     def arrive(self, rows: Rows, values: pa.Array | pa.ChunkedArray, feeds: Truths, bases: Bases) -> pa.Array:
         """The column of these rows; NULL where it is not wanted."""
         counted = self.running.kind == "count"
-        kind, high, low, scale = (k.COUNT, *_zeros(len(feeds)), 0) if counted else _to_add(values)
+        kind, high, low, scale = (k.COUNT, *zeros_of(len(feeds)), 0) if counted else to_add(values)
         inside, old = self.inside, len(self.inside.ticks)
         result = _Result(self.running, old + len(feeds))
-        divisors = np.array([1, *_powers(scale)], np.int64)
+        divisors = np.array([1, *powers_of_ten(scale)], np.int64)
         begin, failed = k.kernel("sums", self.jit)(
             kind,
             k.AVERAGE if self.running.kind == "avg" else k.TOTAL,
@@ -143,7 +150,7 @@ class Sum:
     def of_groups(self, group: Ints, groups: int, values: pa.Array, feeds: Truths) -> Ints:
         """A line of numbers for each group, which `merged` adds up."""
         counted = self.running.kind == "count"
-        kind, high, low, _ = (k.COUNT, *_zeros(len(feeds)), 0) if counted else _to_add(values)
+        kind, high, low, _ = (k.COUNT, *zeros_of(len(feeds)), 0) if counted else to_add(values)
         limbs, counts = np.zeros((groups, k.LIMBS), np.int64), np.zeros((groups, 4), np.int64)
         edges = np.tile(np.array([k.LIMBS, -1]), (groups, 1))
         k.kernel("gathered", self.jit)(kind, *_given(group, high, low, feeds), limbs, counts, edges)
@@ -166,7 +173,7 @@ class Extreme:
         self.current = 0
 
     def arrive(self, rows: Rows, values: pa.Array | pa.ChunkedArray, feeds: Truths, bases: Bases) -> pa.Array:
-        high, low = _to_compare(values)
+        high, low = to_compare(values)
         inside, old = self.inside, len(self.inside.ticks)
         result = _Result(self.running, old + len(feeds), words=2)
         queue = np.empty(old + len(feeds), np.int64)
@@ -186,8 +193,8 @@ class Extreme:
         return result.column(old, values.type)
 
     def of_groups(self, group: Ints, groups: int, values: pa.Array, feeds: Truths) -> Ints:
-        high, low = _to_compare(values)
-        best_high, best_low, known = *_zeros(groups), np.zeros(groups, np.bool)
+        high, low = to_compare(values)
+        best_high, best_low, known = *zeros_of(groups), np.zeros(groups, np.bool)
         best_high, best_low = best_high.copy(), best_low.copy()
         k.kernel("best", self.jit)(self.most, *_given(group, high, low, feeds), best_high, best_low, known)
         return np.stack([known.astype(np.int64), best_high, best_low], axis=1)
@@ -253,7 +260,7 @@ def totals(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
     running = aggregates(task.running, None, task.jit)
     found = Bases(running)
     for batch in batches:
-        slices, group = np.unique(_ints(batch.column("slice")), return_inverse=True)
+        slices, group = np.unique(ints_of(batch.column("slice")), return_inverse=True)
         lines = [
             each.of_groups(group, len(slices), values, feeds)
             for each, (values, feeds) in zip(running, _fed(task, batch), strict=True)
@@ -281,18 +288,18 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
         end = table.num_rows if batch is None else int(np.flatnonzero(begins)[-1])
         held = None if batch is None else table.slice(end)
         table, begins = table.slice(0, end), begins[:end]
-        role = _ints(table.column("role"))
+        role = ints_of(table.column("role"))
         whole = role == TOTAL
         if whole.any():
             parts = table.filter(whole)
-            for slice, payload in zip(_ints(parts.column("slice")), parts.column("payload"), strict=True):
+            for slice, payload in zip(ints_of(parts.column("slice")), parts.column("payload"), strict=True):
                 bases.add(int(slice), payload.as_py())
             table, begins, role = table.filter(~whole), begins[~whole], role[~whole]
         if table.num_rows == 0:
             continue
         own = role == OWN
-        slices = _ints(table.column("slice"))
-        rows = Rows(slices, _ints(table.column("ticks")), begins, own & _is_of(task, table, task.types))
+        slices = ints_of(table.column("slice"))
+        rows = Rows(slices, ints_of(table.column("ticks")), begins, own & _is_of(task, table, task.types))
         found = [
             each.arrive(rows, values, feeds, bases).filter(pa.array(own))
             for each, (values, feeds) in zip(running, _fed(task, table), strict=True)
@@ -318,7 +325,7 @@ def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) ->
 
 
 def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:
-    return _truths(pc.is_in(kinds, value_set=pa.array(list(types), kinds.type)))
+    return truths_of(pc.is_in(kinds, value_set=pa.array(list(types), kinds.type)))
 
 
 def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Truths]]:
@@ -328,7 +335,7 @@ def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Tru
         if each.types not in of:
             of[each.types] = _is_of(task, rows, each.types)
         values = rows.column(str(task.columns.index(each.attribute)))
-        yield values, of[each.types] & _truths(pc.is_valid(values))
+        yield values, of[each.types] & truths_of(pc.is_valid(values))
 
 
 def _and_last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
@@ -359,7 +366,7 @@ class Arrived:
         columns = {}
         for each in self.of:
             values = events.column(each.running.attribute)
-            feeds = _is_one_of(kinds, each.running.types) & _truths(pc.is_valid(values))
+            feeds = _is_one_of(kinds, each.running.types) & truths_of(pc.is_valid(values))
             columns[each.running.name] = each.arrive(rows, values, feeds, Bases(self.of))
         return columns
 
@@ -402,7 +409,7 @@ class _Result:
         kind = self.running.kind
         if kind in ("min", "max"):
             if pa.types.is_decimal(of):
-                return _decimals(high, low, unknown, of)
+                return decimals_of(high, low, unknown, of)
             if pa.types.is_floating(of):
                 return pa.array((high ^ ((high >> 63) & np.int64(2**63 - 1))).view(np.float64), mask=unknown)
             return pa.array(high, mask=unknown)
@@ -414,7 +421,7 @@ class _Result:
                 total = (int(high[row]) << 64) + (int(low[row]) & (2**64 - 1))
                 if not -(10**38) < total < 10**38:
                     raise self.too_large(total)
-            return _decimals(high, low, unknown, pa.decimal128(38, of.scale))
+            return decimals_of(high, low, unknown, pa.decimal128(38, of.scale))
         return pa.array(low, mask=unknown)
 
     def too_large(self, total: int) -> SaseRunError:
@@ -441,70 +448,3 @@ def _given(*arrays: Any) -> tuple[Any, ...]:
     for view in views:
         view.flags.writeable = False
     return views
-
-
-def _zeros(rows: int) -> tuple[Ints, Ints]:
-    zeros = np.zeros(rows, np.int64)
-    return zeros, zeros
-
-
-def _to_add(values: pa.Array | pa.ChunkedArray) -> tuple[int, Ints, Ints, int]:
-    """The kind of the values, their words, and how many digits are behind the point."""
-    if pa.types.is_decimal(values.type):
-        return k.WHOLE, *_words(values), values.type.scale
-    numbers = _numpy(values)
-    if numbers.dtype.kind == "f":
-        return k.REAL, numbers.astype(np.float64).view(np.int64), np.zeros(len(numbers), np.int64), 0
-    low = numbers.astype(np.int64)
-    return k.WHOLE, low >> 63, low, 0
-
-
-def _to_compare(values: pa.Array | pa.ChunkedArray) -> tuple[Ints, Ints]:
-    if pa.types.is_decimal(values.type):
-        return _words(values)
-    numbers = _numpy(values)
-    high = ordered_bits(numbers) if numbers.dtype.kind == "f" else numbers.astype(np.int64)
-    return high, np.zeros(len(high), np.int64)
-
-
-def _words(values: pa.Array | pa.ChunkedArray) -> tuple[Ints, Ints]:
-    """Of decimals, which Arrow has as whole numbers of 128 bits."""
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], values.type)
-    array = array.cast(pa.decimal128(38, array.type.scale))
-    words = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
-    return words[1::2].copy(), words[::2].copy()
-
-
-def _decimals(high: Ints, low: Ints, unknown: Truths, kind: pa.DataType) -> pa.Array:
-    words = np.empty((len(high), 2), np.int64)
-    words[:, 0], words[:, 1] = low, high
-    valid = np.packbits(~unknown, bitorder="little")
-    return pa.Array.from_buffers(kind, len(high), [pa.py_buffer(valid), pa.py_buffer(words)])
-
-
-def _powers(scale: int) -> Iterator[int]:
-    """Ten to a power, in factors below 2^31."""
-    while scale > 0:
-        yield 10 ** min(scale, 9)
-        scale -= 9
-
-
-def _numpy(values: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Anything will do for NULL."""
-    return _values(pc.fill_null(values, 0) if values.null_count else values)
-
-
-def _ints(column: pa.Array | pa.ChunkedArray) -> Ints:
-    return _numpy(column).astype(np.int64, copy=False)
-
-
-def _truths(column: pa.Array | pa.ChunkedArray) -> Truths:
-    return _values(column)
-
-
-def _values(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    copies = {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
-    values: NDArray[Any] = column.to_numpy(**copies)
-    return values
