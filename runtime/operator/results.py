@@ -320,7 +320,7 @@ def run(deciding: Deciding, batches: Iterator[pa.RecordBatch], names: Sequence[s
     between candidates of one moment, so those of the last one wait for the next batch."""
     fold = Fold(deciding)
     held: pa.Table | None = None
-    for batch in (*batches, None):
+    for batch in _and_last(batches):
         tables = [held] if held is not None else []
         if batch is not None:
             tables.append(pa.Table.from_batches([batch]).rename_columns(list(names)))
@@ -333,6 +333,11 @@ def run(deciding: Deciding, batches: Iterator[pa.RecordBatch], names: Sequence[s
             end -= 1
         held = None if batch is None else table.slice(end)
         yield from fold.decide(table.slice(0, end), moments[:end]).combine_chunks().to_batches()
+
+
+def _and_last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
+    yield from batches
+    yield None
 
 
 def arrow_type(name: str) -> pa.DataType:

@@ -16,7 +16,18 @@ from pyspark.sql import functions as F
 from sase.compiler.core.bound import EquivalenceTest
 from sase.compiler.emit.words import group_text, order_text
 from sase.compiler.plan import physical
-from sase.compiler.plan.physical import AntiJoin, Arrays, Exclude, Interval, Keep, Kernel, Select, Slices, Within
+from sase.compiler.plan.physical import (
+    AntiJoin,
+    Arrays,
+    Decide,
+    Exclude,
+    Interval,
+    Keep,
+    Kernel,
+    Select,
+    Slices,
+    Within,
+)
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, flaws, own_tables, quoted, types_there, unite
 from sase.runtime.io.tally import LOOK, unknown_type
@@ -324,6 +335,9 @@ class _Run:
                     yield "negation", what, _of_matches(getattr(self.job, step.function))
                 case Keep():
                     yield "values", step.variable, _of_matches(getattr(self.job, step.function))
+                case Decide():
+                    what = " and ".join(step.conditions) or ", ".join(each.name for each in step.reported)
+                    yield "selection" if step.conditions else "values", what, _of_matches(self.job.decide)
                 case Arrays():
                     yield "values", ", ".join(step.elements), _of_matches(self.job.arrays)
 
