@@ -193,7 +193,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         return None
     from sase.statement import compile_sql
 
-    for name in ("events", "stream", "html", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
+    for name in ("events", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
         if getattr(arguments, name, None):
             option = name.replace("_", "-")
             raise OptionError(f"--{option}: not for SQL, whose tables are those of the session, or given with --table")
@@ -202,13 +202,15 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
             raise OptionError(f"{option}: not for SQL, whose clauses are evaluated in one way")
     filename = f"{filename}.sql" if filename in (INLINE, STDIN) else filename
     standalone = getattr(arguments, "standalone", False)
-    return compile_sql(text, arguments.dialect or "spark", standalone=standalone, filename=filename)
+    stream = getattr(arguments, "stream", False)
+    _prepare_html(arguments)
+    return compile_sql(text, arguments.dialect or "spark", standalone=standalone, stream=stream, filename=filename)
 
 
 def _of_patterns(arguments: argparse.Namespace) -> dict[str, bool]:
     """The options that say something about a pattern and its plan, and whether they are given."""
     plan = ("statistics", "disable", "basic", "partitions", "strategy")
-    given = {f"--{name}": bool(getattr(arguments, name, None)) for name in (*plan, "analyze")}
+    given = {f"--{name}": bool(getattr(arguments, name, None)) for name in plan}
     given |= {f"--{name}": getattr(arguments, name, "auto") != "auto" for name in ("negation", "slice")}
     return given | {"--as": bool(getattr(arguments, "spelled_in", None))}
 
@@ -225,12 +227,7 @@ def is_sql(text: str, filename: str) -> bool:
 
 def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query:
     """The query. Where nothing is read of the events but their schema, a catalog has all that they could tell."""
-    if html := getattr(arguments, "html", None):
-        from sase.pictures.picture import require
-
-        require()  # rather now than after the run
-        if not Path(html).absolute().parent.is_dir():
-            raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
+    _prepare_html(arguments)
     from sase.api import compile, with_schema
     from sase.compiler.plan.rules import NAMES
 
@@ -261,6 +258,15 @@ def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Que
         standalone=getattr(arguments, "standalone", False),
         stream=getattr(arguments, "stream", False),
     )
+
+
+def _prepare_html(arguments: argparse.Namespace) -> None:
+    if html := getattr(arguments, "html", None):
+        from sase.pictures.picture import require
+
+        require()  # rather now than after the run
+        if not Path(html).absolute().parent.is_dir():
+            raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
 
 
 def _parsed(arguments: argparse.Namespace) -> Parsed:

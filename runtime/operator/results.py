@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import heapq
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import groupby
+from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 from typing import Any
 
 import numpy as np
@@ -156,15 +156,8 @@ def _quotient(total: int, count: int) -> float:
 
 # ---- conditions ---------------------------------------------------------------------------------
 
-_COMPARISONS = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_COMPARISONS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_ARITHMETIC = {"+": add, "-": sub, "*": mul}
 
 
 def compiled(tree: Tree, terms: dict[tuple[str, str], list[Any]]) -> Values:

@@ -14,7 +14,7 @@ until then. The state says at which watermark the bucket was called last: what w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,7 @@ class Bucket(Matcher):
         self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
         self.everywhere = sum(self.bits[component.variable] for component in task.outside if not component.keyed)
         self.lookups: list[_Lookup] = []
+        self.seen = 0
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
         """One micro-batch of a bucket; time and watermark are in ticks."""
@@ -144,7 +145,7 @@ class Bucket(Matcher):
         if not len(rows):
             return table
         order = [] if self.task.order is None else ranks(table.column(self.task.order).take(pa.array(rows)))
-        rows = rows[_sorting(time[rows], *order)]
+        rows = rows[sorting(time[rows], *order)]
         released = table.take(pa.array(rows))
         unlike = np.diff(time[rows]) != 0
         if self.task.order is not None:
@@ -173,11 +174,15 @@ class Bucket(Matcher):
         concerned[codes[due]] = True
         part = np.flatnonzero((time < watermark) & (concerned[codes] | (states & self.everywhere != 0)))
         order = [] if task.order is None else ranks(table.column(task.order).take(pa.array(part)))
-        part = part[_sorting(codes[part], time[part], *order)]
+        part = part[sorting(codes[part], time[part], *order)]
         tried = self.horizon.tried(states[part], due[part])
         chunk = table.take(pa.array(part))
         chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(tried))
         events = self.events(chunk)._replace(since=since, until=watermark)
+        self.base, self.seen = (
+            self.seen,
+            self.seen + chunk.num_rows,
+        )  # the buckets of a task share one sequence of numbers
         self.lookups = [_Lookup(chunk, events.time, codes[part], tried, task, self.bits[each.variable], each)
                         for each in task.outside]  # fmt: skip
         found = self.construction.found(events, task.jit)
@@ -219,14 +224,14 @@ class Bucket(Matcher):
         wakes = [self.horizon.wake(time[of_use], states[of_use], watermark)] if of_use.any() else []
         states = np.where(waiting != 0, states | waiting | COPY * (states == 0), states)
         keep = states != 0
-        metadata: dict[bytes, bytes] = {_CALLED_AT: str(watermark).encode()}
+        beside: dict[bytes, bytes] = {}
         if known is not None and self.stream.arriving is not None:
             within = self.stream.arriving.within
-            metadata[_ARRIVED] = known.state(watermark - within)
+            beside[_ARRIVED] = known.state(watermark - within)
             wakes += [] if known.latest is None else [known.latest + within]
             wakes += [int(time[waiting != 0].min()) + 1] if waiting.any() else []
         for at, counted in enumerate(decided):
-            metadata[_DECIDED + str(at).encode()] = _cell(counted)
+            beside[_DECIDED + str(at).encode()] = _cell(counted)
             if counted.num_rows and self.stream.deciding is not None:
                 wakes.append(int(int64s(counted, "ticks").max()) + (self.stream.deciding.within or 0))
         if not wakes:
@@ -235,7 +240,7 @@ class Bucket(Matcher):
         table = table.set_column(
             table.schema.get_field_index(self.task.states), self.task.states, pa.array(states[keep])
         )
-        return Step(late, matches, table.replace_schema_metadata(metadata), min(wakes))
+        return Step(late, matches, named_at(table, watermark, beside), min(wakes))
 
     def _enforce_limit(self, table: pa.Table, limit: int) -> None:
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
@@ -299,6 +304,11 @@ class _Lookup:
         return Rows(self.rows[np.repeat(begin, length) + within], offsets, collected=True)
 
 
+def named_at(table: pa.Table, watermark: int, beside: Mapping[bytes, bytes] | None = None) -> pa.Table:
+    """A state, which knows at which watermark it was left, and what is kept beside its events."""
+    return table.replace_schema_metadata({_CALLED_AT: str(watermark).encode(), **(beside or {})})
+
+
 def called_at(state: pa.Table, otherwise: int) -> int:
     """The watermark at which a bucket left this state."""
     return int((state.schema.metadata or {}).get(_CALLED_AT, otherwise))
@@ -319,7 +329,7 @@ def _cell(table: pa.Table) -> bytes:
     return value
 
 
-def _sorting(*keys: Ints) -> Ints:
+def sorting(*keys: Ints, stable: bool = False) -> Ints:
     """Row numbers in the order of the keys. One number made of them all sorts several times as fast, if it fits."""
     lows = [int(key.min()) for key in keys]
     spans = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
@@ -328,7 +338,7 @@ def _sorting(*keys: Ints) -> Ints:
     combined = np.zeros(len(keys[0]), np.int64)
     for key, low, span in zip(keys, lows, spans, strict=True):
         combined = combined * span + (key - low)
-    return np.argsort(combined)
+    return np.argsort(combined, kind="stable" if stable else None)
 
 
 def _attached(outside: tuple[Outside, ...]) -> Iterator[Any]:

@@ -11,20 +11,22 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 from sase import __version__
 from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
+from sase.runtime.io.batches import measure_documents
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.results import Deciding
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
-from sase.runtime.ssc import check_pattern, shape
+from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.rejected import counted, rejected_schema
+from sase.runtime.stream.row_bucket import RowStreamTask
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
 
@@ -44,9 +46,10 @@ class Stream:
     found: StructType
     shown: StructType
     finish: Callable[[DataFrame], DataFrame]
-    task: StreamTask | None = None
+    task: StreamTask | RowStreamTask | None = None
     """What a bucket is told; None where nothing is remembered."""
     buckets: int = 0
+    time_kind: str = "timestamp"
 
     def matches(self, packed: DataFrame | None = None) -> DataFrame:
         return self.finish(unpacked(self.packed if packed is None else packed, "match", self.found))
@@ -65,6 +68,8 @@ def scan_and_construct(
     emit: Mapping[str, Sequence[str]],
     started: str | None = None,
     detected: str | None = None,
+    groups: Groups | None = None,
+    candidates: str | None = None,
     shown: Sequence[str],
     columns: Columns,
     time_kind: Literal["timestamp", "integer"],
@@ -82,7 +87,7 @@ def scan_and_construct(
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
     refused.
     """
-    check_pattern(pattern, emit)
+    check_pattern(pattern, emit, groups or {}, candidates)
     horizon(pattern, tuple(outside))
     task = StreamTask(
         pattern=pattern,
@@ -97,6 +102,8 @@ def scan_and_construct(
         cross=tuple(cross),
         started=started,
         detected=detected,
+        groups=as_tuples(groups),
+        candidates=candidates,
         outside=tuple(outside),
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
@@ -104,12 +111,44 @@ def scan_and_construct(
         deciding=deciding,
     )
     buckets = options.buckets if task.spreads else 1
-    _prepare(events.sparkSession, buckets)
+    prepare(events.sparkSession, buckets)
     events = events.drop(columns.clock)
     schema = events.schema
-    packed = (
-        in_buckets(events, task, columns, buckets)
-        .mapInArrow(packer(events.columns, task.shown, columns, None), PACKED)
+    packed = in_state(events, task, columns, buckets, state, time_kind, bootstrap, task.shown, task.everywhere)
+
+    def struct(columns: Sequence[str]) -> StructType:
+        return StructType([StructField(name, schema[name].dataType) for name in columns])
+
+    found = StructType([])
+    for variable, names in emit.items():
+        event = struct(names)
+        found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
+    for field in more_fields(schema, started, detected, groups, candidates):
+        found = found.add(field)
+    for each in deciding.counted if deciding is not None else ():
+        found = found.add(StructField(each.name, number_type(each.result)))
+    for component in outside:
+        if component.columns:
+            found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
+    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets, time_kind)
+
+
+def in_state(
+    events: DataFrame,
+    task: StreamTask | RowStreamTask,
+    columns: Columns,
+    buckets: int,
+    state: str,
+    time_kind: str,
+    bootstrap: Callable[[], None] | None,
+    shown: tuple[str, ...],
+    everywhere: int = 0,
+) -> DataFrame:
+    """PACKED rows of what the buckets find, and of what could not take part."""
+    measure_documents(events)
+    return (
+        in_buckets(events, task.by, columns, buckets, everywhere)
+        .mapInArrow(packer(events.columns, shown, columns, None), PACKED)
         .groupBy("bucket")
         .transformWithStateInPandas(
             _processor(task, f"{state} in {buckets} buckets", time_kind, bootstrap),
@@ -119,25 +158,8 @@ def scan_and_construct(
         )
     )
 
-    def struct(columns: Sequence[str]) -> StructType:
-        return StructType([StructField(name, schema[name].dataType) for name in columns])
 
-    found = StructType([])
-    for variable, names in emit.items():
-        event = struct(names)
-        found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
-    for name in (started, detected):
-        if name is not None:
-            found = found.add(StructField(name, LongType()))
-    for each in deciding.counted if deciding is not None else ():
-        found = found.add(StructField(each.name, number_type(each.result)))
-    for component in outside:
-        if component.columns:
-            found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
-    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets)
-
-
-def _prepare(spark: SparkSession, buckets: int) -> None:
+def prepare(spark: SparkSession, buckets: int) -> None:
     """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
 
     A micro-batch is committed with a log of what it has written, and not with all files of the store.
@@ -180,7 +202,7 @@ def single_events(
 
 
 def _processor(
-    task: StreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
+    task: StreamTask | RowStreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
 ) -> StatefulProcessor:
     """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
