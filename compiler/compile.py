@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sase.compiler.core.arrivals import on_whole_matches
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
@@ -92,6 +93,8 @@ def compile_bound(
             "run the query on events at rest, or let Spark aggregate the stream of matches by window",
         )
         raise SaseError([found], query.text, query.filename)
+    if stream and query.arrivals:
+        query = on_whole_matches(query)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
     refuse_to_enumerate(choices.chosen.plan)
     physical = physical_plan(choices.chosen.plan, stream)
@@ -101,7 +104,9 @@ def compile_bound(
 def _for_stream(query: BoundQuery, options: Options) -> Options:
     """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
     bounded = query.within is not None if query.is_sequence else reach(query.branches) is not None
-    if not bounded and len(query.variables) > 1:
+    if query.arrivals and query.within is None:
+        bounded = False
+    if not bounded and (len(query.variables) > 1 or query.arrivals):
         found = Diagnostic(
             "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
             "would grow without end",
@@ -111,11 +116,11 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
         raise SaseError([found], query.text, query.filename)
     if query.furthest:
         raise OptionError("how far a key gets is known when all its events are there, and a stream does not end")
-    if query.arrivals:
+    if query.arrivals and query.reported:
         found = Diagnostic(
-            f"{query.arrivals[0].name} is over all keys, and a stream is kept by key: it cannot be computed there yet",
+            f"{query.arrivals[0].name} is known when an event is released, and {query.reported[0].name} decides there",
             query.span,
-            "leave it out, or run the query on events at rest",
+            "on a stream, leave one of them out",
         )
         raise SaseError([found], query.text, query.filename)
     strategy = options.strategy

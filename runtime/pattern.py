@@ -233,6 +233,9 @@ class Branch:
 BORROWED = 1 << 62
 """The state bit of an event that is also in another time slice: here it may not be the latest row of a match."""
 
+ARRIVES = 1 << 60
+"""The state bit of an event that takes part in what has arrived: that counts, or is told. A pattern has 60 bits."""
+
 USED = 1 << 61
 """The state bit of an event that an `exclusive` match has used up."""
 

@@ -43,6 +43,13 @@ CATALOGS = {
         },
         parameters={"SOME_ERR": 7},
     ),
+    "uncertain": Catalog(
+        types={
+            **{name: {"ts": "bigint", "prob": "double"} for name in "ABC"},
+            "D": {"ts": "bigint"},
+            "E": {"ts": "bigint", "prob": "string"},
+        }
+    ),
     "telegraphcq": Catalog(
         types={
             "Person": {"ts": "timestamp", "person_id": "bigint", "loc_id": "int"},

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sase.compiler.core import pattern, runs, scalars
 from sase.compiler.core.aggregates import Aggregate
-from sase.compiler.core.arrivals import Lowering
+from sase.compiler.core.arrivals import Arrivals, Lowering, last_of, of_branch
 from sase.compiler.core.bound import (
     AfterMatch,
     BoundQuery,
@@ -35,7 +35,9 @@ from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
 from sase.compiler.core.pattern import Shapes
+from sase.compiler.core.results import Ordering, Results
 from sase.compiler.core.spans import span_of
+from sase.compiler.core.weights import Weighing, is_asked
 
 MOST_COMPONENTS = 60
 """State bits are the bits of one 64-bit integer."""
@@ -80,9 +82,24 @@ def assemble(
     if timed_out is not None:
         found += _wrong_time_out(shapes, timed_out, bool(selection or exclusive), bool(arrays))
         shapes = pattern.timed_out(shapes[0], timed_out)
-    chained = len(shapes) == 1 and pattern.is_chain(shapes[0]) and timed_out is None
-    arriving = Lowering(variables, shapes[0].variables[-1] if chained and shapes[0].variables else None)
+    where, returns = list(where), None if returns is None else list(returns)
+    expressions = [*where, *(output.value for output in returns or ())]
+    if loops or strategy:
+        found += _wrong_in_runs(expressions)
+    if is_asked(expressions):
+        weighing = Weighing(variables, shapes, catalog.time)
+        shapes = weighing.shapes
+        where = [weighing.condition(part) for part in where]
+        returns = None if returns is None else [weighing.output(output) for output in returns]
+        found += weighing.found
+    ordering = Ordering(variables)
+    where = ordering.apart(where)
+    returns = None if returns is None else [ordering.output(output) for output in returns]
+    last = dict.fromkeys(name for shape in shapes for name in last_of(shape))
+    order = [catalog.order] if catalog.order else []
+    arriving = Lowering(variables, [] if timed_out else [*last], [catalog.time, *order])
     where = [arriving.condition(part) for part in where]
+    ordering.parts = [arriving.condition(part) for part in ordering.parts]
     returns = None if returns is None else [arriving.output(output) for output in returns]
     variables = arriving.known()
     found += arriving.found
@@ -90,6 +107,9 @@ def assemble(
     conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None)
     branches = conditions.of(list(where), bare)
     found += conditions.found
+    decided = ordering.decided(branches, missing, catalog.type)
+    chooses = bool(selection) or exclusive is not None
+    found += [*ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)] or ordering.found
     positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,
@@ -112,6 +132,8 @@ def assemble(
         consume="exclusive" if exclusive else "shared",
         arrays={name: elements for name, elements in arrays.items() if positive.intersection(elements)},
         arrivals=tuple(arriving.arrivals.values()),
+        reported=tuple(ordering.reported.values()),
+        decided=decided,
         timed_out=timed_out is not None,
         empty=empty,
         loops=dict(loops),
@@ -154,6 +176,18 @@ def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) ->
         )
 
 
+def _wrong_in_runs(expressions: Iterable[exp.Expr]) -> Iterator[Diagnostic]:
+    for expression in expressions:
+        for node in expression.find_all(Arrivals, Results, exp.Anonymous):
+            if not isinstance(node, exp.Anonymous) or is_asked([node]):
+                yield Diagnostic(
+                    "this is known of matches of single events, and not of loops and runs",
+                    span_of(node),
+                    "leave out the strategy, and what is repeated without a bound",
+                )
+                return
+
+
 def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]]) -> Iterator[Diagnostic]:
     """Selection goes by the event that completes a match, so there must be one, and by one of every match."""
     for name, (mode, span) in selection.items():
@@ -163,17 +197,12 @@ def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span
                 span,
                 "it may not stand inside OR, NOT or ANY",
             )
-    if selection and not all(_has_last(branch) for branch in query.branches):
+    if selection and any(len(last_of(branch)) > 1 for branch in query.branches):
         yield Diagnostic(
             "first and last compare the matches that one event completes, and here several events may be the last",
             next(iter(selection.values()))[1],
             "let the pattern end with a single event: SEQ(first A a, B b)",
         )
-
-
-def _has_last(branch: Branch) -> bool:
-    earlier = {one for one, _ in branch.before}
-    return len([name for name in branch.variables if name not in earlier]) == 1
 
 
 # ---- WHERE --------------------------------------------------------------------------------------
@@ -219,9 +248,10 @@ class _Conditions:
             added = {column.table for column in scalars.single_columns(part)} - set(branch.variables)
             added &= {name for group, _ in groups for name in group.variables}
             if not added:
-                collected = {name for group, _ in groups if group.fold == "collect" for name in group.variables}
+                collected = {name for group, _ in groups if group.fold != "none" for name in group.variables}
                 remaining = left_out(part, {*branch.variables, *collected})
                 if remaining is not None:
+                    remaining = of_branch(remaining, branch)
                     plus.append(Predicate(self.missing(remaining, self.type_column), None, span))
                 continue
             self.report(span, self.wrong_part(part, added, groups))
@@ -231,6 +261,7 @@ class _Conditions:
                     continue
                 remaining = left_out(part, scope)
                 if remaining is not None:
+                    remaining = of_branch(remaining, branch)
                     self.report(span, self.mixed(remaining, group, part))
                     minus.append(Owned(Predicate(self.missing(remaining, self.type_column), mine[0], span), number))
         tests, plus_rest, minus_rest = equivalence_tests(
@@ -257,7 +288,14 @@ class _Conditions:
                 span_of(part),
                 "each negated component stands for itself: a part may speak of one of them and of positive variables",
             )
-        if any(fold.args.get("collected") for fold in part.find_all(scalars.Folded)):
+        folds = list(part.find_all(scalars.Folded))
+        if any(fold.this == "probability" for fold in folds):
+            yield Diagnostic(
+                f"this part of WHERE says which events {names[0]} stands for, and depends on probability()",
+                span_of(part),
+                "a probability is known of whole matches: compare it with positive variables",
+            )
+        elif any(fold.args.get("collected") for fold in folds):
             yield Diagnostic(
                 f"this part of WHERE says which events {names[0]} stands for, and depends on what is collected",
                 span_of(part),

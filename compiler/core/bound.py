@@ -122,6 +122,18 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class Reported:
+    """An aggregate over the events of a variable in earlier results, less than a window before the last event."""
+
+    name: str
+    kind: str
+    variable: str
+    attribute: str
+    result: str
+    """Its Spark type."""
+
+
+@dataclass(frozen=True)
 class Loop:
     """How many events one component takes, one after the other."""
 
@@ -148,8 +160,9 @@ class Loop:
 Before = tuple[str, str]
 """The place (time, tie-breaker) of the first variable's event is strictly before that of the second."""
 
-Fold = Literal["none", "collect"]
-"""What is done with the bindings of a group: NOT forbids any, ALL collects them."""
+Fold = Literal["none", "collect", "weigh"]
+"""What is done with the bindings of a group: NOT forbids any, ALL collects them, and where events are uncertain, NOT
+weighs a match by how likely it is that none of them has happened."""
 
 EventStrategy = Literal["skip till any match", "skip till next match", "partition contiguity", "strict contiguity"]
 """Which events a match may take, in SASE+'s words: all combinations; from each start one run, which takes the first
@@ -295,6 +308,9 @@ class BoundQuery:
     strategy: EventStrategy = "skip till any match"
     after: AfterMatch = "to next row"
     arrivals: tuple[Arrival, ...] = ()
+    reported: tuple[Reported, ...] = ()
+    decided: tuple[Predicate, ...] = ()
+    """The parts of WHERE that depend on earlier results, by `reported`: moment by moment, behind all others."""
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
     grouped: Grouping | None = None

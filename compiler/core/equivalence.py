@@ -82,7 +82,7 @@ def _equality(part: Predicate) -> tuple[Place, Place] | None:
 
 
 def _is_place(side: exp.Expr) -> bool:
-    return isinstance(side, exp.Column) or is_field(side)
+    return (isinstance(side, exp.Column) and not side.meta.get("computed")) or is_field(side)
 
 
 def _place(side: exp.Expr) -> Place:

@@ -24,7 +24,7 @@ from sase.compiler.core.catalog import AS_USUAL, Csv
 from sase.compiler.core.durations import spelled
 from sase.compiler.core.errors import pointed
 from sase.compiler.core.scalars import column_sql
-from sase.compiler.emit import pattern
+from sase.compiler.emit import aggregates, pattern
 from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.plan.physical import (
@@ -35,6 +35,7 @@ from sase.compiler.plan.physical import (
     Choose,
     Combination,
     Computed,
+    Decide,
     Ends,
     Exclude,
     Forbidden,
@@ -125,12 +126,13 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
             for name, events in plan.groups.items()
         ],
         "relevant": _relevant(plan),
+        "deciding": aggregates.deciding(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
         "single": None if kernel else _single(plan),
         "functions": list(_functions(plan, standalone is not None)),
         "output": list(_output(plan)),
         "grouped": _grouped(plan.result.grouped) if plan.result.grouped else None,
-        "steps": [line for line in map(_call, plan.steps) if line],
+        "steps": [line for step in plan.steps if (line := _call(plan, step))],
         "name": literal(Path(query.filename).stem),
         "default_events": literal(query.stream),
     }
@@ -152,12 +154,14 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
             case Ends(at_window_end=True):
                 events.append("later")
     if plan.only(Arrive):
-        yield "from sase.runtime.arrivals import with_arrivals"
+        yield f"from sase.runtime.arrivals import {'awaiting_arrivals' if plan.stream else 'with_arrivals'}"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
     if not plan.stream:
         yield "from sase.runtime.job import main"
     if plan.only(Arrive):
-        yield "from sase.runtime.operator.arrivals import Running"
+        yield f"from sase.runtime.operator.arrivals import {'Arriving, ' if plan.stream else ''}Running"
+    if plan.only(Decide):
+        yield "from sase.runtime.operator.results import Counted, Deciding"
     if kernel:
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         if isinstance(kernel, Combination) and plan.only(Slices):
@@ -166,6 +170,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.pattern import {', '.join(listed)}"
     if _places(plan):
         yield "from sase.runtime.places import Place"
+    if plan.only(Decide) and not plan.stream:
+        yield "from sase.runtime.results import in_order_of_results"
     if plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
         if plan.only(Choose):
@@ -235,30 +241,11 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
     if kernel and kernel.time != plan.query.time:
         columns.append(f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(kernel.time)})")
     return {
-        "arrivals": _arrivals(plan),
+        "arrivals": aggregates.arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
         "flags": literal(plan.flags) if computed else None,
-        "columns": [*columns, f"state_bits(fills).alias({literal(plan.own('states'))})"],
+        "columns": [*columns, f"state_bits(fills{aggregates.takes_part(plan)}).alias({literal(plan.own('states'))})"],
         "condition": f"matters(OURS, {literal(fills)})" if plan.stream else literal(fills),
-    }
-
-
-def _arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
-    step, query = plan.only(Arrive), plan.query
-    if step is None:
-        return None
-    return {
-        "running": [
-            f"Running({', '.join(map(literal, (each.name, each.kind, each.attribute, each.types, each.result)))})"
-            for each in step.arrivals
-        ],
-        "arguments": {
-            "time": literal(query.time),
-            "type": literal(query.type),
-            "order": literal(query.order),
-            "types": literal(list(step.types)),
-            "within": "WINDOW" if query.within else "None",
-        },
     }
 
 
@@ -298,7 +285,7 @@ def _single(plan: PhysicalPlan) -> Mapping[str, str]:
 # ---- after the sequences ------------------------------------------------------------------------
 
 
-def _call(step: object) -> str | None:
+def _call(plan: PhysicalPlan, step: object) -> str | None:
     """How the job calls a step between the sequences and the result."""
     match step:
         case Within():
@@ -311,6 +298,8 @@ def _call(step: object) -> str | None:
             return "matches = arrays(matches)"
         case Exclude() | Keep():
             return f"matches = {step.function}(matches)"
+        case Decide() if not plan.stream:
+            return "matches = decide(matches)"
         case Choose():
             return "matches = chosen(matches)"
     return None
@@ -336,6 +325,8 @@ def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
                 variable = column_sql(step.variable)
                 kept = f"filter({variable}, {variable} -> {' AND '.join(step.conditions)})"
                 yield macros.keep(step.function, literal(step.variable), literal(kept))
+            case Decide() if not plan.stream:
+                yield macros.decide(standalone)
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
 
@@ -441,7 +432,7 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
     if result.columns is not None:
         yield from (f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in result.columns)
         return
-    yield from (literal(column_sql(name)) for name in result.variables)
+    yield from (_shown(plan, name) for name in result.variables)
     if result.reached:
         bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
         yield f'F.expr({literal(bound)}).alias("reached")'
@@ -465,6 +456,19 @@ def _grouped(grouped: Grouped) -> Mapping[str, Any]:
         "made": [(literal(name), literal(sql)) for sql, name in grouped.by] if grouped.totals else [],
         "totals": [f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in grouped.totals],
     }
+
+
+def _shown(plan: PhysicalPlan, name: str) -> str:
+    """An event as it was read, without what was computed for it."""
+    query, quoted = plan.query, literal(column_sql(name))
+    (first, *_) = query.arrays.get(name, (name,))
+    read = {each.name for each in query.variable(first).attributes.values() if not each.computed}
+    ours = ", ".join(literal(column_sql(each)) for each in plan.emit.get(first, ()) if each not in read)
+    if not ours:
+        return quoted
+    if name in query.arrays:
+        return f"F.transform({quoted}, lambda event: event.dropFields({ours})).alias({literal(name)})"
+    return f"F.col({quoted}).dropFields({ours}).alias({literal(name)})"
 
 
 # ---- batch --------------------------------------------------------------------------------------
@@ -534,6 +538,8 @@ def _stream(plan: PhysicalPlan) -> dict[str, Any]:
     roles = ("time", "states", "reason", "record", "clock", "bucket")
     required = dict.fromkeys([query.type, query.time, *([query.order] if query.order else [])])
     shown = dict.fromkeys([*required, *(plan.selected if kernel else next(iter(plan.emit.values())))])
+    for arrival in query.arrivals:
+        shown.pop(arrival.name, None)
     (read,) = plan.every(Read)
     columns = {name: kind for declared in read.types.values() for name, kind in declared.items()}
     schema = {query.type: "string", **columns, "_corrupt_record": "string"}
@@ -571,4 +577,6 @@ def fingerprint(plan: PhysicalPlan) -> str:
     else:
         parts += [pattern.lines(kernel.without_conditions, query.within)]
     parts += [[each.variable, each.interval.after, each.interval.before, each.keyed] for each in plan.every(LookUp)]
+    parts += [[asdict(each) for each in step.reported] for step in plan.every(Decide)]
+    parts += [[step.takes_part, *(asdict(each) for each in step.arrivals)] for step in plan.every(Arrive)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

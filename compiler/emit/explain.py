@@ -19,6 +19,7 @@ from sase.compiler.plan.physical import (
     Combination,
     Compare,
     Computed,
+    Decide,
     Ends,
     Exclude,
     Fill,
@@ -90,7 +91,7 @@ def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
         f"of {name}, those with {' and '.join(map(str, group.late))}"
         for group in late
         for name in group.group.variables
-        if group.group.fold == "collect"
+        if group.group.fold != "none"
     ]
     parts = [part for branch in plan.branches for part in branch.selection.predicates]
     tests = [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences]
@@ -118,9 +119,7 @@ def _walks(plan: Plan) -> Iterator[str]:
         yield ("or " if at else "") + branch_text(each.branch) + (f", {plan.window_text}" if plan.query.within else "")
         details = [test_text(test, each.branch) for test in each.construction.equivalences]
         details += map(str, each.construction.predicates)
-        details += [
-            _added(plan, group) for group in each.groups if group.group.fold == "collect" or not group.undecided
-        ]
+        details += [_added(plan, group) for group in each.groups if group.group.fold != "none" or not group.undecided]
         details += [f"latest {order[0]}: then {', '.join(order[1:])}" for order in each.order if len(order) > 2]
         yield from (("  " if several else "") + detail for detail in details)
     if not plan.deferred:
@@ -144,7 +143,7 @@ def _added(plan: Plan, each: GroupPlan, how: str = "") -> str:
     where = f" with {' and '.join(conditions)}" if conditions else ""
     unless = [_added(plan, inner).removeprefix("no ") for inner in each.groups]
     rest = f", unless {' or '.join(unless)}" if unless else ""
-    word = "all" if each.group.fold == "collect" else "no"
+    word = {"none": "no", "collect": "all", "weigh": "how likely is no"}[each.group.fold]
     return f"{word} {group_text(each.group)}{where}{rest}{how}"
 
 
@@ -290,6 +289,9 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield from (("filter", condition) for condition in step.conditions)
         case AntiJoin():
             yield from (("anti-join", line) for line in _anti_join(step, query.time_kind))
+        case Decide():
+            yield "order", f"by {' or '.join(step.last)}, for {', '.join(each.name for each in step.reported)}"
+            yield from (("decide", condition) for condition in step.conditions)
         case Exclude():
             yield "filter", f"no {', '.join(step.variables)} in its interval{step.told}"
         case Choose():

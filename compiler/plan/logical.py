@@ -82,7 +82,7 @@ class GroupPlan:
     @property
     def collects(self) -> bool:
         """Whether a match gets its events: because they are wanted, or for Spark to decide about."""
-        return self.group.fold == "collect" or bool(self.undecided)
+        return self.group.fold != "none" or bool(self.undecided)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode
+from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,26 @@ class Arrive:
 
     arrivals: tuple[Arrival, ...]
     types: tuple[str, ...]
+    takes_part: str
+    """In SQL: an event that counts, or that gets the columns."""
+
+
+Tree = tuple[Any, ...]
+"""A sign and what it takes, as `operator.results` computes it."""
+
+
+@dataclass(frozen=True)
+class Decide:
+    """The ordered fold: moment by moment, what is in earlier results decides about a match."""
+
+    reported: tuple[Reported, ...]
+    conditions: tuple[str, ...]
+    where: tuple[Tree, ...]
+    """The same, over columns of single events."""
+    last: tuple[str, ...]
+    """The variables that may hold the last event."""
+    row: str
+    """The column that tells events apart."""
 
 
 @dataclass(frozen=True)
@@ -467,7 +487,7 @@ class Result:
 
 Step = (
     Read | Arrive | Fill | Computed | Slices | Shuffle | Release | Buckets | Remember | Sort | Kernel | Combination
-    | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Arrays | Keep | Result
+    | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Decide | Arrays | Keep | Result
 )  # fmt: skip
 
 

@@ -27,7 +27,6 @@ from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.physical import (
     AntiJoin,
-    Arrive,
     Clause,
     Compare,
     Computed,
@@ -64,19 +63,23 @@ class _Planner(Columns):
         self.carried = {variable.name: set() for variable in plan.query.positive}
 
     def plan_all(self) -> PhysicalPlan:
-        kernel = self.kernel() if self.plan.needs_kernel or (self.stream and self.plan.negations) else None
+        waits = self.query.reported or (self.stream and (self.plan.negations or self.query.arrivals))
+        kernel = self.kernel() if self.plan.needs_kernel or waits else None
         if kernel is not None and self.query.grouped is not None and why_enumerated(self.plan) is None:
             return self.counted(kernel)
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
         negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.told]
+        decide = [*self.decide()]
+        self.check_stream(selection)
+        self.check_stream(negation)
         result = self.result()
-        emit = self.emit()
+        emit = self.with_added(self.emit())
         inside = [self.query.variable(state.variable) for state in kernel.negated] if kernel else []
         fills = [*map(self.fill, (*self.query.positive, *inside)), *(component.fill for component in looked_up)]
         anti_joined = [each.fill for join in negation if isinstance(join, AntiJoin) for each in join.components]
-        types = self.types(emit, self.query.predicates, self.query.equivalences)
+        types = self.types(emit, (*self.query.predicates, *self.query.decided), self.query.equivalences)
         some = None if self.stream or self.query.arrivals else where_some_fills([*fills, *anti_joined])
         read = Read(types, some)
         sequences: list[Step] = [Single()]
@@ -94,7 +97,7 @@ class _Planner(Columns):
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *self.arrive(), *fills, *sequences, *after, result),
+            steps=(read, *self.arrive(), *fills, *sequences, *after, *decide, result),
             emit=emit,
             selected=self.selected(read, travelling) if kernel else (),
             roles=self.names.roles,
@@ -130,10 +133,6 @@ class _Planner(Columns):
             roles=self.names.roles,
             flags=self.flags,
         )
-
-    def arrive(self) -> Iterator[Arrive]:
-        if self.query.arrivals:
-            yield Arrive(self.query.arrivals, self.query.last.types)
 
     def slices(self, kernel: Kernel) -> Slices | None:
         length = self.plan.scan.slice

@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from sase.runtime.kernels.encode import changes, ranks
 from sase.runtime.kernels.sequences import Ints
 from sase.runtime.kernels.sort import sorting
 from sase.runtime.operator.construction import taken
-from sase.runtime.operator.matcher import Task, int64s
+from sase.runtime.operator.matcher import int64s
 
 BUDGET = 256 << 20
 """Bytes of a partition that are sorted in memory: those of its rows, and `_ROW` for each. Adaptive execution makes
@@ -35,6 +36,23 @@ _ROW = 36
 
 _MISSING = 0x2545F4914F6CDD1D
 """The code of a key that is NULL: any number will do."""
+
+
+class Task(Protocol):
+    """`code` is the column of codes of the columns `by`; of one that is sorted already, there is none."""
+
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def code(self) -> str | None: ...
+    @property
+    def time(self) -> str: ...
+    @property
+    def order(self) -> str | None: ...
+    @property
+    def chunk_rows(self) -> int: ...
+    @property
+    def jit(self) -> bool: ...
 
 
 def in_order(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:

@@ -20,6 +20,7 @@ from sase.compiler.plan.physical import (
     AntiJoin,
     Arrays,
     Choose,
+    Decide,
     Exclude,
     Interval,
     Keep,
@@ -341,6 +342,9 @@ class _Run:
                     yield "choice", "chosen among candidates", _of_matches(self.job.chosen)
                 case Keep():
                     yield "values", step.variable, _of_matches(getattr(self.job, step.function))
+                case Decide():
+                    what = " and ".join(step.conditions) or ", ".join(each.name for each in step.reported)
+                    yield "selection" if step.conditions else "values", what, _of_matches(self.job.decide)
                 case Arrays():
                     yield "values", ", ".join(step.elements), _of_matches(self.job.arrays)
 

@@ -75,9 +75,9 @@ def component(variable: Variable) -> str:
 
 
 def _added(query: BoundQuery, branch: Branch, group: Group) -> Added:
-    collected = group.fold == "collect"
     text = group_text(group, lambda name: component(query.variable(name)))
-    return Added(f"{'all' if collected else 'no'} {text}", tuple(_asked(branch.equivalences, group)), collected)
+    word = {"none": "no", "collect": "all", "weigh": "how likely is no"}[group.fold]
+    return Added(f"{word} {text}", tuple(_asked(branch.equivalences, group)), group.fold != "none")
 
 
 def _asked(tests: Iterable[EquivalenceTest], group: Group) -> Iterator[str]:

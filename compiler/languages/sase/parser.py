@@ -19,6 +19,7 @@ from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.durations import DAY, HOUR, MINUTE, SECOND, UNITS, microseconds, unknown_unit
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.names import Parameter
+from sase.compiler.core.results import Results
 from sase.compiler.core.spans import at, span_of
 from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.languages.sase.grammar import parser_of
@@ -400,6 +401,9 @@ class Builder:
             case "arrivals":
                 aggregate = str(_tokens(tree)[0]).removesuffix("*(").lower()
                 return Arrivals(this=self.expression(_trees(tree)[0]), kind=aggregate)
+            case "results":
+                aggregate = str(_tokens(tree)[0]).removesuffix("+(").lower()
+                return Results(this=self.expression(_trees(tree)[0]), kind=aggregate)
             case "cast":
                 value, kind = _trees(tree)
                 return exp.Cast(this=self.expression(value), to=self.data_type(kind))
