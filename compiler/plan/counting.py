@@ -30,6 +30,8 @@ def _reasons(plan: Plan) -> Iterator[str]:
     if not query.is_sequence or query.arrivals:
         yield "the pattern is no sequence of events"
         return
+    if query.reported:
+        yield f"{query.reported[0].name} depends on earlier matches"
     if len(query.positive) == 1 and not query.negated and not query.loops:
         yield "each event is a match"
     for part in (*plan.selection.predicates, *plan.construction.predicates):
