@@ -81,9 +81,6 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    if query.runs:
-        found = Diagnostic(f"{query.strategy} is understood, and cannot be run yet", query.span, "leave it out")
-        raise SaseError([found], query.text, query.filename)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)
@@ -98,6 +95,13 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
             "would grow without end",
             query.span,
             "add a window, such as WITHIN 12 hours",
+        )
+        raise SaseError([found], query.text, query.filename)
+    if query.runs:
+        found = Diagnostic(
+            f"{query.strategy} runs on events at rest, and not on a stream yet",
+            query.span,
+            "leave the strategy out, or run the query without --stream",
         )
         raise SaseError([found], query.text, query.filename)
     if query.arrivals:

@@ -121,6 +121,7 @@ def match_rows(
     options: Options | None = None,
     symbols: str = "_sase_symbols",
     bootstrap: Callable[[], None] | None = None,
+    refuse_ties: bool = False,
 ) -> DataFrame:
     """The matches of sorted rows: their keys with one row per match, else the rows themselves; and the looked-up
     values.
@@ -154,10 +155,11 @@ def match_rows(
         chunk_rows=options.chunk_rows,
         steps_per_row=options.steps_per_row,
         jit=os.environ.get("SASE_JIT") != "0",
+        refuse_ties=refuse_ties,
     )
     out = [*((name, schema[name]) for name in kept), *kinds.items(), (f"{OURS}there", BooleanType())]
     numbered = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(out)])
-    worker = _worker(pickle.dumps(task), _ties(rows, options.warn) if keys else None, bootstrap)
+    worker = _worker(pickle.dumps(task), _ties(rows, options.warn) if keys and not refuse_ties else None, bootstrap)
     # Columns have numbers on their way: mapInArrow does not take every name.
     given = rows.select(*(F.col(quoted(name)) for name in names)).toDF(*map(str, range(len(names))))
     return given.mapInArrow(worker, numbered).toDF(*(name for name, _ in out)).drop(f"{OURS}there")

@@ -178,13 +178,16 @@ def matches_of_runs(pattern: Pattern, query: Query, stream: list[Event]) -> list
 
 
 def partitions(pattern: Pattern, query: Query, stream: list[Event]) -> list[list[Event]]:
-    """The events that agree on `[k]`, if all components declare it; of strict contiguity, all events. In order."""
+    """The events that agree on `[k]`, if all components declare it; of strict contiguity, all events. In order.
+
+    An event without a value is in no partition. A lone event need not agree with anything."""
     tied = [c for c in pattern.components if c.name in pattern.positive or pattern.strategy == NEXT_MATCH]
     keys = [
         part.attribute.name.lower()
         for part in pattern.parts
         if isinstance(part, Equivalence)
         and pattern.strategy != STRICT
+        and (len(tied) > 1 or pattern.repeated)
         and all(
             part.attribute.name.lower() in map(str.lower, declared(kind, pattern.catalog))
             for component in tied

@@ -115,6 +115,7 @@ def assemble(
         loops=dict(loops),
         strategy=strategy[0] if strategy else "skip till any match",
         after=after[0] if after else "to next row",
+        others=catalog.types or {} if strategy and strategy[0].endswith("contiguity") else {},
     )
     check_outputs(query, catalog.type if composite is not None else None, found)
     if not found:

@@ -286,6 +286,8 @@ class BoundQuery:
     condition on such a variable holds of each of its events; `scalars.Folded` is a value of all of them."""
     strategy: EventStrategy = "skip till any match"
     after: AfterMatch = "to next row"
+    others: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of contiguity: the other types of events that there are, and their attributes. One of them breaks a run."""
     arrivals: tuple[Arrival, ...] = ()
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""

@@ -74,6 +74,9 @@ def choose(
         bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
     )
     known = statistics or default_statistics(query)
+    if query.runs:
+        only = basic_plan(query, strategy)
+        return Choices(Choice(only, cost(only, known)), (), known, statistics is not None)
     plans = _possible(query, _strategies(query, strategy, disable, stream), disable)
     choices = [each for plan in _distinct(plans) for each in _fitted_ways(plan, known, statistics, disable)]
     chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)

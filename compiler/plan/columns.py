@@ -92,14 +92,14 @@ class Columns:
         return scalars.column_sql(self.flags + variable)
 
     def fill(self, variable: Variable) -> Fill:
-        type_test = scalars.sql(_type_test(self.query.type, variable.types))
+        of_type = scalars.sql(type_test(self.query.type, variable.types))
         present = [f"{of_event(attribute)} IS NOT NULL" for attribute in self.not_null.get(variable.name, {})]
         simple = {
             operand_sql(scalars.without_variable(predicate.condition)): _is_plain(predicate.condition)
             for predicate in self.plan.scan.simple.get(variable.name, ())
         }
         plain = [sql for sql, is_plain in simple.items() if is_plain]
-        return Fill(variable.name, (type_test, *present, *simple), (type_test, *plain))
+        return Fill(variable.name, (of_type, *present, *simple), (of_type, *plain))
 
     # ---- a match --------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ def _users_names(query: BoundQuery) -> Iterator[str]:
     yield from query.arrays
 
 
-def _type_test(column: str, types: Iterable[str]) -> exp.Expr:
+def type_test(column: str, types: Iterable[str]) -> exp.Expr:
     tested = exp.Column(this=exp.Identifier(this=column, quoted=True))
     values: list[exp.Expr] = [exp.Literal.string(name) for name in types]
     return exp.EQ(this=tested, expression=values[0]) if len(values) == 1 else exp.In(this=tested, expressions=values)

@@ -123,6 +123,12 @@ def row_plan(clause: RowClause, text: str, filename: str) -> RowPlan:
     return plan
 
 
+def plan_of(clause: RowClause, automaton: Automaton, found: list[Diagnostic]) -> RowPlan:
+    """The plan of a clause whose automaton is known; what is wrong with it is added to `found`."""
+    planner = _Planner(clause, automaton, found=found)
+    return planner.plan()
+
+
 @dataclass
 class _Planner:
     clause: RowClause
@@ -215,6 +221,8 @@ class _Planner:
                 return self._looked_up(node)
             case exp.Not() if isinstance(unparenthesised(node.this), exp.Is):
                 return Operation("NOT", (self._condition(node.this),))
+            case exp.Is(expression=exp.Boolean(this=True)):
+                return Operation("IS TRUE", (self._condition(node.this),))
             case exp.Is() if isinstance(node.expression, exp.Null):
                 return Operation("IS NULL", (self._condition(node.this),))
             case exp.Not():
@@ -269,7 +277,10 @@ class _Planner:
 
     def _refuse(self, node: exp.Expr) -> Condition:
         places = [part.meta for part in node.walk() if "start" in part.meta]
+        spans = [part.meta["span"] for part in node.walk() if "span" in part.meta]
         span = self.clause.span
+        if spans:
+            span = Span(min(each.start for each in spans), max(each.end for each in spans))
         if places:
             span = Span(min(each["start"] for each in places), max(each["end"] for each in places) + 1)
         self.found.append(
