@@ -19,8 +19,9 @@ def template_of(plan: PhysicalPlan, runs: Runs) -> dict[str, Any]:
     count = [] if shuffle.partitions is None and shuffle.by else [str(shuffle.partitions or 1)]
     looked_at = [each.column for each in rows.look_ups.values() if each.column and each.column != runs.event]
     read = dict.fromkeys([*runs.keys, *([order] if order else []), *_asked(runs), *looked_at])
-    columns = [literal(column_sql(name)) for name in read if name not in rows.terms]
-    columns += [f"F.expr({literal(sql)}).alias({literal(name)})" for name, sql in rows.terms.items()]
+    computed = {**rows.computed, **rows.terms}
+    columns = [literal(column_sql(name)) for name in read if name not in computed]
+    columns += [f"F.expr({literal(sql)}).alias({literal(name)})" for name, sql in computed.items()]
     next_match = plan.query.strategy == "skip till next match"
     return {
         "by": literal(list(runs.keys)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from sase.compiler.core import scalars
-from sase.compiler.core.fields import attribute_of
+from sase.compiler.core.fields import attribute_of, of_event
 from sase.compiler.plan.columns import Columns, in_order, where_some_fills
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import Ends, Fill, PhysicalPlan, Read, Result, Runs, Shuffle, Sort
@@ -28,18 +28,19 @@ class RunColumns(Columns):
             name: dict(columns) for name, columns in self.types(emit, query.predicates, query.equivalences).items()
         }
         fills = tuple(Fill(name, (sql,), (sql,)) for name, sql in found.wanted.items())
-        present = [f"{scalars.column_sql(key)} IS NOT NULL" for key in found.keys]
+        present = [f"{of_event(key)} IS NOT NULL" for key in found.keys]
         if query.strategy == "skip till next match":
             relevant = [f"({' OR '.join(dict.fromkeys(found.wanted.values()))})", *present]
             where = where_some_fills(map(self.fill, query.variables))
         else:
             relevant, where = present, None
+            asked = {attribute_of(key) for key in found.keys}
             for name, declared in query.others.items():
-                types.setdefault(name, {column: kind for column, kind in declared.items() if column in found.keys})
+                types.setdefault(name, {column: kind for column, kind in declared.items() if column in asked})
         columns = tuple(dict.fromkeys(name for names in emit.values() for name in names))
         runs = Runs(
             pattern=found.rows,
-            keys=found.keys,
+            keys=found.rows.by,
             event=EVENT,
             columns=columns,
             relevant=" AND ".join(relevant) or None,
@@ -48,7 +49,10 @@ class RunColumns(Columns):
             first=found.first,
             last=found.last,
         )
-        together = (Shuffle(found.keys, self.plan.strategy.partitions), Sort((*found.keys, TIME, *self.tie_breaker)))
+        together = (
+            Shuffle(found.rows.by, self.plan.strategy.partitions),
+            Sort((*found.rows.by, TIME, *self.tie_breaker)),
+        )
         return PhysicalPlan(
             query=query,
             stream=self.stream,

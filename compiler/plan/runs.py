@@ -16,6 +16,7 @@ from sqlglot import exp
 from sase.compiler.core import rows, scalars
 from sase.compiler.core.bound import BoundQuery, Loop, Predicate
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
+from sase.compiler.core.fields import Path, is_field, of_variable
 from sase.compiler.core.missing import left_out
 from sase.compiler.core.rows import Address, At, Measure, OrderKey, Over, RowClause, Skip
 from sase.compiler.core.spans import at, span_of
@@ -33,6 +34,7 @@ _NOTHING = "\0"
 class RunPlan:
     rows: RowPlan
     keys: tuple[str, ...]
+    """The attributes that partition, or fields of them."""
     wanted: dict[str, str]
     """For each component, negated ones included, which events it may stand for, by their own columns."""
     values: dict[str, str]
@@ -78,7 +80,7 @@ class RunPlanner:
             Measure("", At(this=event.copy(), address=Address(None, final=True), step=0)),
         ]
         clause = RowClause(
-            by=tuple(map(_column, self.keys)),
+            by=tuple(scalars.without_variable(of_variable("", key)) for key in self.keys),
             order=tuple(OrderKey(_column(name), False, True) for name in (self.time, query.order) if name),
             measures=tuple(measures),
             shown="one row",
@@ -130,7 +132,7 @@ class RunPlanner:
             attributes = {attribute for _, attribute in places}
             if everywhere <= {name for name, _ in places} and len(attributes) == 1:
                 found.append(attributes.pop())
-        return tuple(name for name in found if type(name) is str)
+        return tuple(found)
 
     def equalities(self) -> Iterator[Predicate]:
         """Equivalence tests that do not partition, as conditions: of each two components, as any of them may be absent,
@@ -142,7 +144,7 @@ class RunPlanner:
             for (name, attribute), other in combinations(test.positive, 2):
                 yield self.equal(self.latest(name, attribute), self.place(*other))
             for name, attribute in test.positive:
-                if not self.loop(name).single:
+                if not self.loop(name).single and not isinstance(attribute, Path):
                     here = self.place(name, attribute)
                     yield self.equal(here, scalars.Folded(this="previous", expressions=[here.copy()], collected=True))
 
@@ -152,11 +154,15 @@ class RunPlanner:
     def latest(self, name: str, attribute: str) -> exp.Expr:
         """Of a component that is over: the last event of a loop stands for all, which agree."""
         column = self.place(name, attribute)
-        if self.loop(name).single:
+        if self.loop(name).single or isinstance(attribute, Path):
             return column
         return scalars.Folded(this="element", expressions=[column], collected=True, index=-1)
 
-    def place(self, variable: str, attribute: str) -> exp.Column:
+    def place(self, variable: str, attribute: str) -> exp.Expr:
+        if isinstance(attribute, Path):
+            field = of_variable(variable, attribute)
+            field.meta["field"] = True
+            return field
         known = self.query.variable(variable).attributes[attribute.lower()]
         column = exp.Column(
             this=exp.to_identifier(attribute, quoted=True), table=exp.to_identifier(variable, quoted=True)
@@ -390,6 +396,11 @@ class RunPlanner:
             match part:
                 case scalars.Folded():
                     return self.fold(part, closing)
+                case _ if is_field(part):
+                    (column, *_) = scalars.columns(part)
+                    name = column.table.partition(_NOTHING)[0]
+                    address = Address(None) if name == here else self.address(name, closing)
+                    return _spanned(At(this=scalars.without_variable(part), address=address, step=0), part)
                 case exp.Column():
                     name = part.table.partition(_NOTHING)[0]
                     value = (
