@@ -147,7 +147,7 @@ def by_number(match: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_random_runs_in_the_worker(jit: bool) -> None:
-    for seed in range(250):
+    for seed in range(150):
         case = run_case(Random(f"{seed} {jit}"))
         expected = Counter(map(by_number, evaluate(*case)))
         found = Counter(map(by_number, found_by_worker(case, Random(seed).choice([1, 3, 100]), jit)))
@@ -164,7 +164,7 @@ def test_events_at_one_time_are_an_error() -> None:
 
 
 def test_random_runs_in_spark(spark: SparkSession) -> None:
-    cases = [run_case(Random(seed)) for seed in range(12)]
+    cases = [run_case(Random(seed)) for seed in range(6)]
     compare(
         (f"{number}: {case.query}", case, compiled(case).run(frame(spark, case))) for number, case in enumerate(cases)
     )
