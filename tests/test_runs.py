@@ -160,6 +160,28 @@ def test_events_at_one_time_are_an_error() -> None:
         list(found_by_worker(case, 100, False))
 
 
+def test_the_automaton_shows_loops() -> None:
+    query = "EVENT SEQ(A a, B+ b, !(D d), C c) WHERE [id] AND b.v > a.v AND sum(b.v) > 3 WITHIN 10 SKIP TILL NEXT MATCH"
+    assert str(sase.nfa(sase.compile(query, CATALOG))).splitlines() == [
+        "( 0 )  start",
+        "  │    A a",
+        "  ▼",
+        "( 1 )",
+        "  │    B+ b",
+        "  │      [id]",
+        "  │      b.v > a.v",
+        "  ▼",
+        "( 2 )  ↺ B+ b",
+        "  │    C c",
+        "  │      [id]",
+        "  │      sum(b.v) > 3",
+        "  │      c.ts - a.ts < 10",
+        "  │    ✗ no D d",
+        "  ▼",
+        "((3))  match",
+    ]
+
+
 # ---- Spark --------------------------------------------------------------------------------------
 
 

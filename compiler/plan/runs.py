@@ -94,8 +94,8 @@ class RunPlanner:
             span=query.span,
         )
         planned = plan_of(clause, automaton, self.found)
-        if self.found:
-            raise SaseError(self.found, query.text, query.filename)
+        if self.found:  # a condition may be asked for at several positions, and is wrong once
+            raise SaseError(list(dict.fromkeys(self.found)), query.text, query.filename)
         wanted = {
             variable.name: scalars.sql(scalars.conjunction(self.local(variable.name))) for variable in query.variables
         }
