@@ -83,9 +83,6 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    if query.runs:
-        found = Diagnostic(f"{query.strategy} is understood, and cannot be run yet", query.span, "leave it out")
-        raise SaseError([found], query.text, query.filename)
     if stream and query.grouped is not None:
         found = Diagnostic(
             "aggregates are known when all matches are, and a stream does not end",
@@ -116,6 +113,13 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
         raise SaseError([found], query.text, query.filename)
     if query.furthest:
         raise OptionError("how far a key gets is known when all its events are there, and a stream does not end")
+    if query.runs:
+        found = Diagnostic(
+            f"{query.strategy} runs on events at rest, and not on a stream yet",
+            query.span,
+            "leave the strategy out, or run the query without --stream",
+        )
+        raise SaseError([found], query.text, query.filename)
     if query.arrivals and query.reported:
         found = Diagnostic(
             f"{query.arrivals[0].name} is known when an event is released, and {query.reported[0].name} decides there",

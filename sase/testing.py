@@ -370,7 +370,8 @@ def _matches_of(case: Case, number: int, catalog: Catalog, spark: SparkSession) 
     else:
         names = asked.result_variables
         matches = variants.found(replace(asked, returns=None, composite=None), table)
-        several = [name in asked.arrays or name in asked.collected for name in names]
+        loops = [name for name, loop in asked.loops.items() if not loop.single]
+        several = [name in asked.arrays or name in asked.collected or name in loops for name in names]
         numbers = [F.col(f"{quoted(name)}.{_ROW}") for name in names]
         seen = [
             each if many else F.when(each.isNotNull(), F.array(each))

@@ -104,7 +104,8 @@ def assemble(
     variables = arriving.known()
     found += arriving.found
     bare = [pattern.finished(shape, window) for shape in shapes]
-    conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None)
+    runs_on = loops if strategy and strategy[0] != "skip till any match" else {}
+    conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None, loops=runs_on)
     branches = conditions.of(list(where), bare)
     found += conditions.found
     decided = ordering.decided(branches, missing, catalog.type)
@@ -140,6 +141,7 @@ def assemble(
         strategy=strategy[0] if strategy else "skip till any match",
         after=after[0] if after else "to next row",
         grouped=grouped,
+        others=catalog.types or {} if strategy and strategy[0].endswith("contiguity") else {},
     )
     check_outputs(query, catalog.type if composite is not None else None, found)
     if grouped is not None and not found:
@@ -211,11 +213,19 @@ def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span
 class _Conditions:
     """P+ and P- of each branch. What one place in the text stands for, such as pairs of `[id]`, is reported once."""
 
-    def __init__(self, type_column: str, variables: Sequence[Variable], missing: Missing, mixes: bool) -> None:
+    def __init__(
+        self,
+        type_column: str,
+        variables: Sequence[Variable],
+        missing: Missing,
+        mixes: bool,
+        loops: Mapping[str, Loop],
+    ) -> None:
         self.type_column = type_column
         self.missing = missing
         self.order = [variable.name for variable in variables]
         self.mixes = mixes
+        self.loops = loops
         """A part of P- may have comparisons that do not speak of its group: the language did not call it negated."""
         self.found: list[Diagnostic] = []
         self.wrong: set[Span] = set()
@@ -265,7 +275,7 @@ class _Conditions:
                     self.report(span, self.mixed(remaining, group, part))
                     minus.append(Owned(Predicate(self.missing(remaining, self.type_column), mine[0], span), number))
         tests, plus_rest, minus_rest = equivalence_tests(
-            plus, minus, [group.variables for group, _ in groups], self.order
+            plus, minus, [group.variables for group, _ in groups], self.order, self.loops
         )
         numbers = iter(range(len(groups)))
         return replace(

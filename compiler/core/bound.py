@@ -307,6 +307,8 @@ class BoundQuery:
     condition on such a variable holds of each of its events; `scalars.Folded` is a value of all of them."""
     strategy: EventStrategy = "skip till any match"
     after: AfterMatch = "to next row"
+    others: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of contiguity: the other types of events that there are, and their attributes. One of them breaks a run."""
     arrivals: tuple[Arrival, ...] = ()
     reported: tuple[Reported, ...] = ()
     decided: tuple[Predicate, ...] = ()

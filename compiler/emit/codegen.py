@@ -27,6 +27,8 @@ from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit import aggregates, pattern
 from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
+from sase.compiler.emit.row_pattern import pattern_names
+from sase.compiler.emit.runs import template_of
 from sase.compiler.plan.physical import (
     AntiJoin,
     Arrays,
@@ -46,6 +48,7 @@ from sase.compiler.plan.physical import (
     PhysicalPlan,
     Read,
     Remember,
+    Runs,
     Select,
     Shuffle,
     Slices,
@@ -57,8 +60,12 @@ from sase.compiler.plan.physical import (
 
 def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) -> str:
     """The job's source; the same plan gives the same bytes."""
-    template = environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
-    context = _common(plan, version, standalone) | (_stream(plan) if plan.stream else _batch(plan))
+    if (runs := plan.only(Runs)) is not None:
+        template = environment().get_template("runs.py.jinja")
+        context = _common(plan, version, standalone) | {"notes": _notes(plan), "runs": template_of(plan, runs)}
+    else:
+        template = environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
+        context = _common(plan, version, standalone) | (_stream(plan) if plan.stream else _batch(plan))
     text: str = template.render(context)
     return text
 
@@ -128,7 +135,7 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "relevant": _relevant(plan),
         "deciding": aggregates.deciding(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
-        "single": None if kernel else _single(plan),
+        "single": None if kernel or plan.only(Runs) else _single(plan),
         "functions": list(_functions(plan, standalone is not None)),
         "output": list(_output(plan)),
         "grouped": _grouped(plan.result.grouped) if plan.result.grouped else None,
@@ -139,11 +146,11 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
 
 
 def _imports(plan: PhysicalPlan) -> Iterator[str]:
-    kernel = plan.kernel
+    kernel, runs = plan.kernel, plan.only(Runs)
     events = ["Source"] if plan.stream else ["Source", "check"]
     if _csv(plan.query.csv):
         events.append("Csv")
-    if plan.only(Within) or plan.only(AntiJoin) or (kernel and kernel.time != plan.query.time):
+    if plan.only(Within) or plan.only(AntiJoin) or runs or (kernel and kernel.time != plan.query.time):
         events.append("ticks")
     if kernel:
         events.append("state_bits")
@@ -172,7 +179,13 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.places import Place"
     if plan.only(Decide) and not plan.stream:
         yield "from sase.runtime.results import in_order_of_results"
-    if plan.stream:
+    if runs:
+        known = {"Measure", "RowPattern"} | pattern_names(runs.pattern)
+        yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
+        yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
+        yield "from sase.runtime.runs import find_runs"
+        yield "from sase.runtime.ssc import Options"
+    elif plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
         if plan.only(Choose):
             yield "from sase.runtime.ssc import choose"
@@ -437,6 +450,8 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
         bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
         yield f'F.expr({literal(bound)}).alias("reached")'
     match result.times:
+        case Ends() if plan.only(Runs):
+            started, detected = (f"F.col({literal(plan.own(role))})" for role in ("started", "detected"))
         case Ends():
             first, last = (literal(_place(name, time)) for name in (result.times.first, result.times.last))
             started = f"F.col({first})"

@@ -33,6 +33,7 @@ from sase.compiler.plan.physical import (
     Release,
     Remember,
     Result,
+    Runs,
     Select,
     Shuffle,
     Single,
@@ -47,8 +48,9 @@ def explain(choices: Choices, physical: PhysicalPlan) -> str:
     sections = {
         "Logical plan": logical_lines(choices.chosen.plan, physical.stream),
         "Physical plan": _physical_lines(physical),
-        f"Strategies, by cost: {_origin(choices)}": _strategy_lines(choices, physical.stream),
     }
+    if not physical.query.runs:  # of which there is one way
+        sections[f"Strategies, by cost: {_origin(choices)}"] = _strategy_lines(choices, physical.stream)
     return "\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()) + "\n"
 
 
@@ -66,6 +68,8 @@ def logical_lines(plan: Plan, stream: bool = False) -> list[str]:
 def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
     """The operators that have something to do and what that is, in the order in which results leave: transformation
     first, scan last."""
+    if plan.query.runs:
+        return _operators_of_runs(plan)
     if plan.branches:
         return _operators_in_any_order(plan)
     how = _outside(stream)
@@ -82,6 +86,25 @@ def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
         ("Sequence scan", list(_scan(plan))),
     ]
     return [(name, details) for name, details in listed if details]
+
+
+def _operators_of_runs(plan: Plan) -> list[tuple[str, list[str]]]:
+    """A run takes the next event that it can, so all conditions are part of it."""
+    query = plan.query
+    (branch,) = query.branches
+    chain = " → ".join(f"{name}{query.loops.get(name, '')}" for name in branch.variables)
+    within = f", {plan.window_text}" if query.within else ""
+    conditions = [str(test) for test in branch.equivalences] + [part_text(part, query) for part in branch.predicates]
+    forbidden = [
+        f"no {group_text(group)}" + (f" with {' and '.join(map(str, group.predicates))}" if group.predicates else "")
+        for group in branch.groups
+    ]
+    after = "the next one begins behind it" if query.after == "past last row" else "one from each first event"
+    return [
+        ("Transformation", [_result(plan)]),
+        ("Runs", [f"{chain}{within}", *conditions, *forbidden, f"{query.strategy}, {after}"]),
+        ("Scan", [f"{' or '.join(each.types)} {each.name}" for each in query.variables]),
+    ]
 
 
 def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
@@ -277,6 +300,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
         case Combination():
             yield from _branch_lines(step)
+        case Runs():
+            yield "kernel", f"{query.strategy}, {len(step.pattern.automaton.symbols)} positions of a row pattern"
         case Arrays():
             yield from (("array", f"{name}: {', '.join(elements)}") for name, elements in step.elements.items())
         case Keep():

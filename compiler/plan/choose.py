@@ -75,6 +75,9 @@ def choose(
         bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
     )
     known = statistics or default_statistics(query)
+    if query.runs:
+        only = basic_plan(query, strategy)
+        return Choices(Choice(only, cost(only, known)), (), known, statistics is not None)
     plans = _possible(query, _strategies(query, strategy, disable, stream), disable, stream)
     choices = [each for plan in _distinct(plans) for each in _fitted_ways(plan, known, statistics, disable)]
     if query.grouped is not None:

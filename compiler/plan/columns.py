@@ -100,21 +100,21 @@ class Columns:
         return scalars.column_sql(self.flags + variable)
 
     def fill(self, variable: Variable) -> Fill:
-        type_test = scalars.sql(_type_test(self.query.type, variable.types))
+        of_type = scalars.sql(type_test(self.query.type, variable.types))
         present = [f"{of_event(attribute)} IS NOT NULL" for attribute in self.not_null.get(variable.name, {})]
         simple = {
             operand_sql(scalars.without_variable(predicate.condition)): _is_plain(predicate.condition)
             for predicate in self.plan.scan.simple.get(variable.name, ())
         }
         plain = [sql for sql, is_plain in simple.items() if is_plain]
-        return Fill(variable.name, (type_test, *present, *simple), (type_test, *plain))
+        return Fill(variable.name, (of_type, *present, *simple), (of_type, *plain))
 
     def arrive(self) -> Iterator[Arrive]:
         if self.query.arrivals:
             computed = [each for each in self.query.variables if any(a.computed for a in each.attributes.values())]
             types = tuple(dict.fromkeys(name for each in computed for name in each.types))
             counted = (name for each in self.query.arrivals for name in each.types)
-            takes_part = _type_test(self.query.type, dict.fromkeys((*types, *counted)))
+            takes_part = type_test(self.query.type, dict.fromkeys((*types, *counted)))
             yield Arrive(self.query.arrivals, types, scalars.sql(takes_part))
 
     # ---- a match --------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def _users_names(query: BoundQuery) -> Iterator[str]:
     yield from query.arrays
 
 
-def _type_test(column: str, types: Iterable[str]) -> exp.Expr:
+def type_test(column: str, types: Iterable[str]) -> exp.Expr:
     tested = exp.Column(this=exp.Identifier(this=column, quoted=True))
     values: list[exp.Expr] = [exp.Literal.string(name) for name in types]
     return exp.EQ(this=tested, expression=values[0]) if len(values) == 1 else exp.In(this=tested, expressions=values)

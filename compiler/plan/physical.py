@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
+from sase.compiler.plan.rows import RowPlan
 
 
 @dataclass(frozen=True)
@@ -327,6 +328,26 @@ def _compared(clauses: Iterable[Clause]) -> set[str]:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Skip till next match and contiguity, in the kernel of row patterns: one run from each first event."""
+
+    pattern: RowPlan
+    keys: tuple[str, ...]
+    event: str
+    """The column that holds what a match keeps of an event: a struct,"""
+    columns: tuple[str, ...]
+    """and what is in there."""
+    relevant: str | None
+    """Which events are looked at; None for all."""
+    values: Mapping[str, str]
+    """For each variable, what of a match holds its event, or events."""
+    arrays: frozenset[str]
+    first: str
+    """What holds the first event of a match, and the last."""
+    last: str
+
+
+@dataclass(frozen=True)
 class Single:
     """A pattern of one event: each event is a match."""
 
@@ -487,7 +508,7 @@ class Result:
 
 Step = (
     Read | Arrive | Fill | Computed | Slices | Shuffle | Release | Buckets | Remember | Sort | Kernel | Combination
-    | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Decide | Arrays | Keep | Result
+    | Runs | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Decide | Arrays | Keep | Result
 )  # fmt: skip
 
 

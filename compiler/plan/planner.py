@@ -47,10 +47,13 @@ from sase.compiler.plan.physical import (
     Step,
     Within,
 )
+from sase.compiler.plan.run_columns import RunColumns
 from sase.compiler.plan.separate import Term
 
 
 def physical_plan(plan: Plan, stream: bool = False) -> PhysicalPlan:
+    if plan.query.runs:
+        return RunColumns(plan, stream).plan_all()
     planner = _Planner if plan.query.is_sequence else CombinationPlanner
     return planner(plan, stream).plan_all()
 

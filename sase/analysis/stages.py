@@ -75,6 +75,10 @@ def stages(query: Query, events: Events) -> list[Stage]:
     """The stages of a run, in the order in which they depend on each other: events, the variables that they may fill,
     sequences from their last event backwards, matches."""
     spark = SparkSession.active()
+    if query.compiled.query.runs:
+        raise SaseRunError(
+            f"what {query.compiled.query.strategy} does cannot be counted step by step: it goes from event to event"
+        )
     if not hasattr(spark, "sparkContext"):
         raise SaseRunError(
             "analysing counts with Spark's accumulators, which Spark Connect has not: use a classic session"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees
 
-from sase.compiler.core.bound import Before, BoundQuery, Branch, EquivalenceTest, Group, Variable
+from sase.compiler.core.bound import Before, BoundQuery, Branch, EquivalenceTest, Group, Loop, Variable
 from sase.compiler.emit.words import group_text, part_text, test_text
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import BLUE, GREY, INK, RED, Chart, Picture
@@ -69,9 +69,9 @@ def _alternative(query: BoundQuery, branch: Branch) -> Alternative:
     )
 
 
-def component(variable: Variable) -> str:
+def component(variable: Variable, loop: Loop | None = None) -> str:
     types = variable.types[0] if len(variable.types) == 1 else f"ANY({', '.join(variable.types)})"
-    return f"{types} {variable.name}"
+    return f"{types}{loop or ''} {variable.name}"
 
 
 def _added(query: BoundQuery, branch: Branch, group: Group) -> Added:

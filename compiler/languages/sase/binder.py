@@ -551,7 +551,10 @@ class _Binder:
                 "compare each with a positive variable",
             )
             return []
-        return [*agree, *(at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs)]
+        tests = [*agree, *(at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs)]
+        for equality in tests:
+            equality.meta["test"] = True  # of all events that there are, whatever is left out
+        return tests
 
     # ---- RETURN ---------------------------------------------------------------------------------
 
