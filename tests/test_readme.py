@@ -231,11 +231,14 @@ LETTERS = sase.Catalog(
 
 
 FLIGHTS = sase.Catalog(types={"FLIGHT": DECLARED})
+UNCERTAIN = sase.Catalog(types={name: {"ts": "bigint", "id": "int", "prob": "double"} for name in "ABC"})
 
 
 def catalog_of(query: str) -> sase.Catalog:
     if "FLIGHT " in query:
         return FLIGHTS
+    if "probability()" in query:
+        return UNCERTAIN
     if ":START" in query:
         return CARS
     if "FROM Book" in query:

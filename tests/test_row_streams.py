@@ -270,7 +270,8 @@ def pattern_rows(text: str, *times: int) -> tuple[Bucket, pa.Table]:
     values = tuple((name, value, pa.int64()) for name, value in module.MATCHES_VALUES.items())
     names = ("g", "row", "t", "bits")
     task = RowStreamTask(module.MATCHES_PATTERN, names, ("g",), ("t", "row"), "bits", "one row", ("g",), values,
-                         100, 100, False, 1000, (False, False), (True, True), late=("t",), limit=5)  # fmt: skip
+                         100, 100, False, 1000, descending=(False, False), nulls_first=(True, True), late=("t",),
+                         limit=5)  # fmt: skip
     rows = len(times)
     return Bucket(task), pa.table({"g": [1] * rows, "row": list(range(rows)), "t": list(times), "bits": [3] * rows})
 
