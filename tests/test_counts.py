@@ -67,7 +67,7 @@ def all_at_once(frames: Iterable[tuple[str, DataFrame]]) -> dict[str, list[dict[
 
 def test_aggregates_are_those_of_all_matches(spark: SparkSession) -> None:
     chance = random.Random(11)
-    events = rows(chance, 45)
+    events = rows(chance, 90)
     frame = spark.createDataFrame(events, SCHEMA)
     queries = {pattern: sase.compile(f"{pattern} {RETURNS}", CATALOG) for pattern in (*PATTERNS, *LOOPS)}
     for pattern, counted in PATTERNS.items():
@@ -118,7 +118,8 @@ def test_groups_without_a_key_and_slices_and_none_at_all(spark: SparkSession) ->
     many = [("A", 0, 1)] + [("B", time, 1) for time in range(1, 61)] + [("C", 61, 1), ("A", 3, 2), ("C", 90, 2)]
     frame = spark.createDataFrame([(*event, 1, 0.5, "x") for event in many], SCHEMA)
     texts = {
-        "loops": "EVENT SEQ(A a, B+ b, C c) WHERE [id] RETURN a.id, count(*) AS n, sum(b.v) AS s GROUP BY a.id",
+        "loops": "EVENT SEQ(A a, B+ b, C c) WHERE [id] "
+        "RETURN a.id, count(*) AS n, CAST(sum(b.v) AS double) AS s GROUP BY a.id",
         "all": "EVENT SEQ(A a, B b, C c) RETURN count(*) AS n, sum(a.v) AS s",
         "slices": "EVENT SEQ(A a, B b) WITHIN 20 RETURN count(*) AS n, max(b.ts) - min(a.ts) AS span",
         "nothing": "EVENT SEQ(C c, B b, A a) RETURN count(*) AS n, sum(a.v) AS s, 2 * count(*) + 1 AS more",
@@ -129,7 +130,7 @@ def test_groups_without_a_key_and_slices_and_none_at_all(spark: SparkSession) ->
     queries = {name: sase.compile(text, CATALOG) for name, text in texts.items()}
     assert "time slices" in queries["slices"].explain()
     found = all_at_once((name, query.run(frame)) for name, query in queries.items())
-    assert found["loops"] == [{"id": 1, "n": 2**60 - 1, "s": 60 * 2**59}]
+    assert found["loops"] == [{"id": 1, "n": 2**60 - 1, "s": float(60 * 2**59)}]
     assert found["all"] == [{"n": 60 + 57 + 60 + 57, "s": 60 + 57 + 60 + 57}]
     assert found["slices"] == [{"n": 19 + 19, "span": 22}]
     assert found["nothing"] == [{"n": 0, "more": 1}]

@@ -19,6 +19,7 @@ from test_random_queries import compiled, frame
 
 import sase
 from sase.compiler.plan.physical import Runs
+from sase.pictures.plan import plan
 from sase.runtime.errors import SaseRunError
 from sase.runtime.operator.rows import Task, run
 from sase.runtime.row_pattern import Over
@@ -160,8 +161,9 @@ def test_events_at_one_time_are_an_error() -> None:
         list(found_by_worker(case, 100, False))
 
 
-def test_the_automaton_shows_loops() -> None:
+def test_pictures_show_loops() -> None:
     query = "EVENT SEQ(A a, B+ b, !(D d), C c) WHERE [id] AND b.v > a.v AND sum(b.v) > 3 WITHIN 10 SKIP TILL NEXT MATCH"
+    assert "R→  Runs                   a → b+ → c, within 10" in str(plan(sase.compile(query, CATALOG)))
     assert str(sase.nfa(sase.compile(query, CATALOG))).splitlines() == [
         "( 0 )  start",
         "  │    A a",

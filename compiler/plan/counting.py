@@ -15,6 +15,7 @@ from sase.compiler.core import scalars
 from sase.compiler.core.aggregates import Aggregate
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.errors import Diagnostic, SaseError
+from sase.compiler.core.scalars import Family
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import Grouped, Total
 
@@ -63,6 +64,11 @@ def _reasons(plan: Plan) -> Iterator[str]:
             yield f"{scalars.sql(aggregate)} is not about one event"
         elif aggregate.this in ("sum", "avg") and not _is_number(_kind(value)):
             yield f"{scalars.sql(value)} is neither a whole number nor a double"
+        elif aggregate.this in ("min", "max") and scalars.family(_kind(value)) not in _ORDERED:
+            yield f"the order of {scalars.sql(value)} is known to Spark alone"
+
+
+_ORDERED = frozenset({Family.NUMBER, Family.STRING, Family.BOOLEAN, Family.DATETIME, Family.BINARY})
 
 
 def aggregates(query: BoundQuery) -> Iterator[Aggregate]:

@@ -44,6 +44,9 @@ SPOILED, where only another event of their loop helps them; -1 if there is no su
 LARGE = 9.2e18
 """Whole numbers stay below; beyond 2**63, they would wrap around."""
 
+TOO_LARGE = 2**63 - 1
+"""A sum of simultaneous events that does not; no product with it does."""
+
 
 class Machine(NamedTuple):
     """A pattern as integers; built by `machine.machine`. State 0 is that of no event."""
@@ -58,7 +61,14 @@ class Machine(NamedTuple):
 
 def _times(one: Any, other: Any) -> Any:
     """Zero is stronger than infinity: there is no such sequence."""
-    return one * other if one != 0 and other != 0 else one * 0
+    return one * other if one != 0 and other != 0 else 0
+
+
+def _plus(one: Any, other: Any, exact: int) -> Any:
+    """What is too large stays so."""
+    if exact and (one == TOO_LARGE or abs(float(one) + float(other)) > LARGE):
+        return TOO_LARGE
+    return one + other
 
 
 def _add(total: Numbers, left: Numbers, right: Numbers, least: int, exact: int, zero: Any) -> bool:
@@ -84,8 +94,9 @@ def _add(total: Numbers, left: Numbers, right: Numbers, least: int, exact: int, 
 
 
 def _weigh(
-    begin: int, end: int, states: Ints, least: int, zero: Any, one: Any, of: Ints, value: Numbers, weight: Numbers
-) -> int:
+    begin: int, end: int, states: Ints, least: int, exact: int, zero: Any, one: Any, of: Ints, value: Numbers,
+    weight: Numbers,
+) -> int:  # fmt: skip
     """What the rows begin .. end of a position multiply with; returns their state bits."""
     bits = 0
     weight[:, :] = zero
@@ -99,7 +110,7 @@ def _weigh(
                     weight[v, 0] += one
                     for j in range(1, len(of)):
                         if of[j] == v:
-                            weight[v, j] += value[j, row]
+                            weight[v, j] = _plus(weight[v, j], value[j, row], exact)
     return bits
 
 
@@ -143,7 +154,9 @@ def slide(
                     middle = count
                     _identity(back, zero, one)
                     for i in range(count - 1, first - 1, -1):
-                        bits = _weigh(begins[i, 0], begins[i, 1], events.states, least, zero, one, of, value, weight)
+                        bits = _weigh(
+                            begins[i, 0], begins[i, 1], events.states, least, exact, zero, one, of, value, weight
+                        )
                         old[:, :, :] = back
                         for kill in range(len(machine.kills)):
                             if bits & machine.kills[kill, BITS]:
@@ -159,11 +172,11 @@ def slide(
                         front[i] = back[0]
                     _identity(back, zero, one)
                 first += 1
-            bits = _weigh(begin, later, events.states, least, zero, one, of, value, weight)
+            bits = _weigh(begin, later, events.states, least, exact, zero, one, of, value, weight)
             # Sequences that these events complete, if an earlier chunk has not told of them
             if later > events.fresh:
                 if begin < events.fresh:
-                    _weigh(events.fresh, later, events.states, least, zero, one, of, value, weight)
+                    _weigh(events.fresh, later, events.states, least, exact, zero, one, of, value, weight)
                 for step in range(len(machine.ends)):
                     source, by = machine.ends[step, FROM], machine.ends[step, BY]
                     if weight[by, 0] == zero:
@@ -178,7 +191,7 @@ def slide(
                     if not _add(totals[group], sums, weight[by], least, exact, zero):
                         return group
                 if begin < events.fresh:
-                    _weigh(begin, later, events.states, least, zero, one, of, value, weight)
+                    _weigh(begin, later, events.states, least, exact, zero, one, of, value, weight)
             # The product with their matrix
             if bits & moving:
                 old[: len(back)] = back
@@ -207,7 +220,7 @@ def _compiled() -> dict[str, Any] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    for helper in (_times, _add, _weigh, _identity):
+    for helper in (_times, _plus, _add, _weigh, _identity):
         register_jitable(helper)
     types: Any = numba.types
     integer = types.int64

@@ -77,9 +77,10 @@ class Added:
         value = np.zeros((1 + len(beside), chunk.num_rows), kind)
         for at, each in enumerate(beside, 1):
             column = chunk.column(str(each.column))
-            value[at] = (
-                column.is_valid() if each.kind == "count" else column.cast(pa.from_numpy_dtype(kind)).fill_null(0)
-            )
+            if each.kind == "count":
+                value[at] = column.is_valid()
+            else:  # a double may be rounded
+                value[at] = column.cast(pa.from_numpy_dtype(kind), safe=False).fill_null(0)
         of = np.array([-1, *(positive.index(str(each.variable)) for each in beside)])
         found, wrong = folded(self.of.machine, self.events, value, of, jit=self.jit)
         if wrong >= 0:

@@ -23,8 +23,9 @@ SIGNS = {
     "Sequence scan": "SS→",
     "Construction": "C←",
     "Scan": "S→",
+    "Runs": "R→",
 }
-COLOURS = dict(zip(SIGNS, (GREY, RED, PALETTE[1], PALETTE[4], *(PALETTE[2], PALETTE[0]) * 2), strict=True))
+COLOURS = dict(zip(SIGNS, (GREY, RED, PALETTE[1], PALETTE[4], *(PALETTE[2], PALETTE[0]) * 2, PALETTE[2]), strict=True))
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def _in_any_order(query: Query, stages: Sequence[Stage]) -> list[Operator]:
         "Transformation": _total(stages, "result", "match", "matches"),
         "Selection": f"{last['selection'].left:,}" if "selection" in last else "",
         "Negation": f"{last['negation'].left:,}" if "negation" in last else "",
+        "Runs": "",
         "Construction": _total([built], built.step, "match", "matches") if built else "",
         "Scan": " · ".join(f"{stage.left:,} {stage.of}" for stage in fills.values()),
     }

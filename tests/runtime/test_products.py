@@ -105,6 +105,23 @@ def test_more_matches_than_could_be_built() -> None:
     assert counted(63, float) == (float(2**63), -1)
 
 
+def test_sums_that_do_not_fit() -> None:
+    """Simultaneous events are added up before they are multiplied; nothing times more than there are numbers is 0."""
+    pattern = Totals(("a", "b"), loops={"b": (1, None)})
+
+    def summed(rows: Sequence[Row], kind: type = int) -> tuple[list[float], int]:
+        values = np.array([[0] * len(rows), [row[3] for row in rows]], kind)
+        totals, wrong = folded(machine(pattern), events_of(rows), values, np.array([-1, 1]))
+        return totals[0].tolist(), wrong
+
+    half = 2**62
+    assert summed([(0, 0, 1, 0), (0, 1, 2, half), (0, 1, 2, 1 - half)]) == ([2, 1], -1)
+    assert summed([(0, 0, 1, 0), (0, 1, 2, half), (0, 1, 2, half)])[1] == 0
+    assert summed([(0, 0, 1, 0), (0, 1, 2, half), (0, 1, 2, half), (0, 1, 2, -half)])[1] == 0
+    many = [(0, 0, 1, 0), *((0, time, 2, 0) for time in range(1, 1200))]
+    assert summed(many, float) == ([float("inf"), 0.0], -1)
+
+
 def test_a_window_that_slides_over_many_events() -> None:
     """Both stacks are used up again and again; the count of pairs is known."""
     times = np.sort(np.random.default_rng(3).integers(0, 5000, 3000))
