@@ -18,6 +18,7 @@ from sase.runtime.io.report import duration, starting
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
+    from sase.statement import Statement
 
 
 def compile(arguments: argparse.Namespace) -> int:
@@ -54,7 +55,10 @@ def run(arguments: argparse.Namespace) -> int:
         from sase.runtime.sql import run_sql
 
         planned = statement.compiled.statement
-        return run_sql(statement.module.query, arguments, name=Path(planned.filename).stem, ordered=planned.ordered)
+        name, query = Path(planned.filename).stem, statement.module.query
+        if arguments.verify:
+            return _verify(statement, arguments, name)
+        return run_sql(query, arguments, name=name, ordered=planned.ordered)
     query = interruptible(lambda: query_of(arguments))
     starting()
     bound, module = query.compiled.query, query.module
@@ -81,6 +85,20 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         _report(arguments, query)
     return status
+
+
+def _verify(statement: Statement, arguments: argparse.Namespace, name: str) -> int:
+    from sase.runtime.sql import open_tables
+
+    if arguments.out or arguments.limit:
+        raise OptionError("--verify compares the rows, and shows or writes none: leave --out and --limit out")
+    open_tables(arguments, name)
+    if not statement.compiled.statement.joins:
+        print("nothing to verify: no join runs as a pattern (sase explain says why)", file=sys.stderr)
+        return 0
+    found = statement.verify()
+    print(found if found.same else f"error: {found}", file=sys.stderr)
+    return 0 if found.same else 1
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -137,7 +155,7 @@ def check(arguments: argparse.Namespace) -> int:
         try:
             text = read_text(name)
             if not arguments.language and is_sql(text, name):
-                compile_sql(text, arguments.dialect or "spark", filename=name)
+                compile_sql(text, arguments.dialect or "spark", joins="never", filename=name)
                 continue
             parsed = read(text, name, arguments.language)
             parameters |= parsed.parameters

@@ -25,10 +25,11 @@ from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from sase.events import Frames
     from sase.runtime.io.tally import Tally
+    from sase.statement import Statement
 
 T = TypeVar("T")
 
@@ -168,10 +169,15 @@ def run_sql(
     for option in ("events", "catalog", "analyze", "stream", "max_delay"):
         if getattr(arguments, option):
             raise OptionError(f"--{option.replace('_', '-')} is not for SQL")
-    statement = compile_sql(text, arguments.dialect or "spark", filename=f"{arguments.name}.sql")
-    names = statement.compiled.statement.tables
+    dialect, filename = arguments.dialect or "spark", f"{arguments.name}.sql"
+    names = compile_sql(text, dialect, joins="never", filename=filename).compiled.statement.tables
     tables = {name: namespace[name] for name in names if is_frame(namespace.get(name))}
-    rows = work("getting ready", lambda: statement.run(tables))
+
+    def ready() -> tuple[Statement, DataFrame]:
+        statement = compile_sql(text, dialect, tables=tables, filename=filename)
+        return statement, statement.run(tables)
+
+    statement, rows = work("getting ready", ready)
     rows.createOrReplaceTempView(arguments.name)
     namespace[arguments.name] = rows
     if arguments.explain:
