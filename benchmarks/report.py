@@ -15,6 +15,7 @@ from benchmarks.regret import EVENTS as REGRET_EVENTS
 from benchmarks.regret import WINDOW as REGRET_WINDOW
 from benchmarks.regret import regrets
 from benchmarks.results import Results
+from benchmarks.row_races import section as row_patterns
 from benchmarks.start import section as starting
 from benchmarks.streaming import section as streams
 from benchmarks.targets import CONFIGURATIONS, Target, Value, measurements, quotient, targets
@@ -33,6 +34,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _experiments(results, scale, images),
         _flights(results),
         streams(results),
+        row_patterns(results),
         starting(results),
         METHOD,
     ]

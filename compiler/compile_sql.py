@@ -15,6 +15,7 @@ from sase.compiler.languages.sql.aliases import Tables
 from sase.compiler.languages.sql.joined import replace_joins
 from sase.compiler.languages.sql.statement import read_statement
 from sase.compiler.plan import own_join
+from sase.compiler.plan.row_stream import refuse_on_stream
 from sase.compiler.plan.rows import row_plan
 from sase.compiler.plan.statement import LeftAlone, PlannedJoin, PlannedStatement, PlannedView
 from sase.compiler.plan.statistics import Statistics
@@ -35,12 +36,13 @@ class CompiledSql:
     statement: PlannedStatement
     version: str
     standalone: str | None
+    stream: bool = False
 
     @cached_property
     def job(self) -> str:
         from sase.compiler.emit.sql import generate_sql  # and jinja2, of which a plan has no need
 
-        return generate_sql(self.statement, self.version, self.standalone)
+        return generate_sql(self.statement, self.version, self.standalone, self.stream)
 
     def explain(self) -> str:
         return explain_sql(self.statement)
@@ -53,22 +55,28 @@ def compile_statement(
     *,
     version: str,
     standalone: str | None = None,
+    stream: bool = False,
     joins: Joins | None = None,
 ) -> CompiledSql:
     """Without `joins`, self-joins are left alone and not spoken of."""
     read = read_statement(text, filename, dialect)
     views = tuple(
-        PlannedView(view.name, view.marker, view.reads, row_plan(view.clause, text, filename)) for view in read.views
+        PlannedView(view.name, view.marker, view.reads, row_plan(view.clause, text, filename, stream))
+        for view in read.views
     )
-    if joins is None:
-        return CompiledSql(PlannedStatement(text, filename, read.query, views), version, standalone)
-    query, planned, left = _joined(read.query, filename, len(views), joins, version)
-    return CompiledSql(PlannedStatement(text, filename, query, views, planned, left), version, standalone)
+    if stream:
+        statement = PlannedStatement(text, filename, read.query, views)
+        refuse_on_stream(statement)
+    elif joins is None:
+        statement = PlannedStatement(text, filename, read.query, views)
+    else:
+        statement = PlannedStatement(text, filename, *_joined(read.query, views, filename, joins, version))
+    return CompiledSql(statement, version, standalone, stream)
 
 
 def _joined(
-    query: exp.Query, filename: str, taken: int, joins: Joins, version: str
-) -> tuple[exp.Query, tuple[PlannedJoin, ...], tuple[LeftAlone, ...]]:
+    query: exp.Query, views: tuple[PlannedView, ...], filename: str, joins: Joins, version: str
+) -> tuple[exp.Query, tuple[PlannedView, ...], tuple[PlannedJoin, ...], tuple[LeftAlone, ...]]:
     plans: dict[int, tuple[Compiled, float]] = {}
 
     def worth(bound: BoundQuery) -> str | None:
@@ -85,11 +93,12 @@ def _joined(
             return None
         return f"Spark's own join is as fast here: {own:.1f} s expected, and {expected:.1f} s as a pattern"
 
-    found = replace_joins(query, filename, joins.tables, taken, worth)
+    found = replace_joins(query, filename, joins.tables, len(views), worth)
     planned = []
     for view in found.views:
         compiled, own = plans[id(view.query)]
         planned.append(
             PlannedJoin(view.name, view.marker, view.reads, compiled.choices, compiled.physical, view.steady, own)
         )
-    return found.query, tuple(planned), tuple(LeftAlone(each.select, each.reason) for each in found.left)
+    left = tuple(LeftAlone(each.select, each.reason) for each in found.left)
+    return found.query, views, tuple(planned), left

@@ -153,6 +153,9 @@ class Group:
 
     The relations and clauses speak of the group's own variables, of the match's, and of enclosing groups'. A binding
     counts if no inner group has one. Events of a match and of its groups are all different.
+
+    What is collected of one variable goes by its name. With a `name`, the bindings go by that one: each is an event per
+    variable, for somebody else to decide whether it forbids the match.
     """
 
     variables: tuple[str, ...]
@@ -161,6 +164,7 @@ class Group:
     where: tuple[Clause, ...] = ()
     groups: tuple[Group, ...] = ()
     collect: bool = False
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -197,12 +201,16 @@ class Combination:
 
     Of the matches with the same latest row, `select` keeps those whose events are the `first` or `last` of the named
     variables, one variable after the other. `exclusive`: events of a reported match take part in no later one.
+
+    A `deferred` one reports every candidate, with its branch: these choices are made by `operator.choice`, when
+    somebody else has decided which candidates are matches.
     """
 
     branches: tuple[Branch, ...]
     once: bool = True
     select: tuple[tuple[str, Literal["first", "last"]], ...] = ()
     exclusive: bool = False
+    deferred: bool = False
 
     @property
     def positive(self) -> tuple[str, ...]:
@@ -212,8 +220,14 @@ class Combination:
     @property
     def collected(self) -> tuple[str, ...]:
         """The variables whose events come as an array."""
-        groups = (group for branch in self.branches for group in branch.groups if group.collect)
+        groups = (group for branch in self.branches for group in branch.groups if group.collect and not group.name)
         return tuple(dict.fromkeys(variable for group in groups for variable in group.variables))
+
+    @property
+    def bindings(self) -> dict[str, tuple[str, ...]]:
+        """The groups whose bindings come as an array, by name, and their variables."""
+        groups = (group for branch in self.branches for group in branch.groups)
+        return {group.name: group.variables for group in groups if group.name}
 
     @property
     def optional(self) -> tuple[str, ...]:

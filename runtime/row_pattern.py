@@ -87,6 +87,14 @@ Condition = Measure | Constant | Label | Operation
 
 
 @dataclass(frozen=True)
+class Shift:
+    """A column of the row that stands `step` rows further in its partition: before it, if that is negative."""
+
+    column: str
+    step: int
+
+
+@dataclass(frozen=True)
 class RowPattern:
     """Positions, and behind each one those that may take the next row: the preferred first, `ACCEPT` for none of them.
 

@@ -56,12 +56,16 @@ class Key:
     descending: bool = False
     nulls_first: bool | None = None
 
+    @property
+    def first(self) -> bool:
+        """Whether NULL comes first."""
+        return not self.descending if self.nulls_first is None else self.nulls_first
+
     def sorted(self) -> Column:
         column = F.col(quoted(self.column))
-        first = not self.descending if self.nulls_first is None else self.nulls_first
         if self.descending:
-            return column.desc_nulls_first() if first else column.desc_nulls_last()
-        return column.asc_nulls_first() if first else column.asc_nulls_last()
+            return column.desc_nulls_first() if self.first else column.desc_nulls_last()
+        return column.asc_nulls_first() if self.first else column.asc_nulls_last()
 
 
 @dataclass(frozen=True)
@@ -73,18 +77,25 @@ class RowOrder:
 
     def sort(self, rows: DataFrame) -> DataFrame:
         """The rows of a partition together, in order. Without PARTITION BY, all of them are in one place."""
-        for name in rows.columns:
-            if name.lower().startswith(OURS) and name not in (*self.by, *(key.column for key in self.keys)):
-                raise SaseRunError(f"column {name} has a name that is ours: rename it in a subquery")
+        self.refuse_ours(rows)
         by = [F.col(quoted(name)) for name in self.by]
         spread = rows.repartition(*by) if by else rows.repartition(1)
         keys = [*(column.asc() for column in by), *(key.sorted() for key in self.keys)]
         return spread.sortWithinPartitions(*keys) if keys else spread
 
+    def refuse_ours(self, rows: DataFrame) -> None:
+        for name in rows.columns:
+            if name.lower().startswith(OURS) and name not in (*self.by, *(key.column for key in self.keys)):
+                raise SaseRunError(f"column {name} has a name that is ours: rename it in a subquery")
+
     def neighbour(self, value: str, step: int) -> Column:
         """A value of the row that stands `step` rows before (if negative) or behind."""
         shift = F.lag if step < 0 else F.lead
         return shift(F.expr(value), abs(step)).over(self._window())
+
+    def number(self) -> Column:
+        """Of a row, in its partition: from 1."""
+        return F.row_number().over(self._window())
 
     def _window(self) -> WindowSpec:
         window = Window.partitionBy(*(quoted(name) for name in self.by))
@@ -96,8 +107,9 @@ class RowOrder:
 class Options:
     """What a run may ask for beside the rows.
 
-    `warn` is told of ties in ORDER BY. Where conditions look at rows that were mapped before, `steps_per_row` is how
-    many steps the search for matches may take, on the average of the rows of a chunk: more, and the run fails.
+    `warn` is told of ties in ORDER BY, and of what makes a run slow or its output large. Where conditions look at rows
+    that were mapped before, `steps_per_row` is how many steps the search for matches may take, on the average of the
+    rows of a chunk: more, and the run fails.
     """
 
     warn: Callable[[str], None] = field(default_factory=lambda: logging.getLogger("sase").warning)
@@ -129,9 +141,41 @@ def match_rows(
     it in any case and explain what it misses. It calls `bootstrap` first, which may bring the package along.
     """
     options = options or Options()
+    for text in doubts(pattern, order, shown):
+        options.warn(text)
+    task = task_of(rows, pattern, order, values, shown=shown, symbols=symbols, options=options)
+    out = output_of(rows, task)
+    numbered = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(out)])
+    worker = _worker(pickle.dumps(task), _ties(rows, options.warn) if task.order else None, bootstrap)
+    # Columns have numbers on their way: mapInArrow does not take every name.
+    given = rows.select(*(F.col(quoted(name)) for name in task.names)).toDF(*map(str, range(len(task.names))))
+    return given.mapInArrow(worker, numbered).toDF(*(name for name, _ in out)).drop(f"{OURS}there")
+
+
+def doubts(pattern: RowPattern, order: RowOrder, shown: str) -> Iterator[str]:
+    """What somebody may not have meant."""
+    if not order.by:
+        yield "there is no PARTITION BY: one core looks for all matches"
+    if shown != "one row" and pattern.skip.to == "next row":
+        yield (
+            "ALL ROWS PER MATCH with SKIP TO NEXT ROW: a row comes as often as it is part of a match, which may be "
+            "once for each row before it"
+        )
+
+
+def task_of(
+    rows: DataFrame,
+    pattern: RowPattern,
+    order: RowOrder,
+    values: Mapping[str, Measure],
+    *,
+    shown: str,
+    symbols: str,
+    options: Options,
+) -> Task:
+    """What a worker is told, in the names that the rows have."""
     ours = {name for name in rows.columns if name.startswith(OURS)}
     by, keys = tuple(order.by), tuple(key.column for key in order.keys)
-    schema = {field.name: field.dataType for field in rows.schema}
     proper = _spelled(rows)
     by, keys = tuple(map(proper, by)), tuple(map(proper, keys))
     values = {name: _with_column(value, proper) for name, value in values.items()}
@@ -141,7 +185,7 @@ def match_rows(
     pattern = replace(pattern, running=tuple((name, _spelled_out(each, proper)) for name, each in pattern.running))
     conditions = [column for _, each in pattern.running for column in _columns(each)]
     names = tuple(dict.fromkeys([*by, *keys, symbols, *kept, *(name for name in measured if name), *conditions]))
-    task = Task(
+    return Task(
         pattern=pattern,
         names=names,
         by=by,
@@ -155,12 +199,12 @@ def match_rows(
         steps_per_row=options.steps_per_row,
         jit=os.environ.get("SASE_JIT") != "0",
     )
-    out = [*((name, schema[name]) for name in kept), *kinds.items(), (f"{OURS}there", BooleanType())]
-    numbered = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(out)])
-    worker = _worker(pickle.dumps(task), _ties(rows, options.warn) if keys else None, bootstrap)
-    # Columns have numbers on their way: mapInArrow does not take every name.
-    given = rows.select(*(F.col(quoted(name)) for name in names)).toDF(*map(str, range(len(names))))
-    return given.mapInArrow(worker, numbered).toDF(*(name for name, _ in out)).drop(f"{OURS}there")
+
+
+def output_of(rows: DataFrame, task: Task) -> list[tuple[str, DataType]]:
+    """The columns of matches: those of a row, the looked-up values, and one that is always there."""
+    kept = [(name, rows.schema[name].dataType) for name in task.kept]
+    return [*kept, *((name, _kind(rows, value)) for name, value, _ in task.measures), (f"{OURS}there", BooleanType())]
 
 
 def all_rows(matches: DataFrame, first: Sequence[str], measures: Mapping[str, str]) -> DataFrame:

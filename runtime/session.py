@@ -23,8 +23,8 @@ PARTITIONS_PER_CORE = 4
 
 BATCH_ROWS, BATCH_BYTES = (f"spark.sql.execution.arrow.max{what}PerBatch" for what in ("Records", "Bytes"))
 BATCHES = {BATCH_ROWS: "1000", BATCH_BYTES: str((1 << 31) - 1)}
-"""An Arrow batch for Python ends with its rows, as Spark would measure its bytes after every row (see `io.batches`). A
-tenth of Spark's 10,000 rows takes no longer, and a hundredth more than twice as long."""
+"""An Arrow batch for Python ends with its rows, unless it may hold documents: Spark measures bytes after every row (see
+`io.batches`). A tenth of Spark's 10,000 rows takes no longer, and a hundredth more than twice as long."""
 
 
 ROOMY = "-XX:MetaspaceSize=256m"

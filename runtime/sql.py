@@ -72,15 +72,15 @@ def run_sql(query: QueryRows, arguments: argparse.Namespace, *, name: str = "sas
     return 0
 
 
-def open_tables(arguments: argparse.Namespace, name: str) -> tuple[SparkSession, list[Input]]:
-    """The session, with the tables that --table names."""
+def open_tables(arguments: argparse.Namespace, name: str = "sase") -> tuple[SparkSession, list[Input]]:
+    """A session in which the tables of --table are views."""
     with explained():
         spark = session(name, arguments.verbose, brief=few(arguments.table))
-        return spark, [_registered(spark, spec, arguments) for spec in arguments.table]
+        return spark, [registered(spark, spec, arguments) for spec in arguments.table]
 
 
-def _registered(spark: SparkSession, spec: str, arguments: argparse.Namespace) -> Input:
-    """A table under the name that the query has for it: a temporary view."""
+def named(spec: str) -> tuple[str, str]:
+    """The name and the place of a --table."""
     name, equals, place = spec.partition("=")
     if not equals or not name.strip() or not place:
         raise SaseRunError(f"--table takes NAME=PATH, and not {spec}")
@@ -88,6 +88,12 @@ def _registered(spark: SparkSession, spec: str, arguments: argparse.Namespace) -
         raise SaseRunError(
             f"--table {spec}: a name with a dot is that of a table in a database: leave the database out"
         )
+    return name, place
+
+
+def registered(spark: SparkSession, spec: str, arguments: argparse.Namespace) -> Input:
+    """A table under the name that the query has for it: a temporary view."""
+    name, place = named(spec)
     found = find(spark, None, place, arguments.format, Csv(**csv_given(arguments)))
     inferred(spark, found).createOrReplaceTempView(name)
     return found

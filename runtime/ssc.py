@@ -21,9 +21,16 @@ from sase.runtime.operator.matcher import Task
 from sase.runtime.pattern import Combination, Pattern, match_column, variable_column
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructField, StructType
 
 Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+Groups = Mapping[str, Mapping[str, Sequence[str]]]
+"""By the name of a group, the columns that its bindings keep of the event of each of its variables."""
+
+CANDIDATE = "branch int, events array<bigint>, places array<bigint>"
+"""What a match is as a candidate, for `choose`: its branch, and the numbers of its events and of their places."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,9 @@ def check_limit(events: int | None) -> None:
         raise SaseRunError("a window has at least 1 event of a key")
 
 
-def check_pattern(pattern: Pattern | Combination, emit: Mapping[str, Sequence[str]]) -> None:
+def check_pattern(
+    pattern: Pattern | Combination, emit: Mapping[str, Sequence[str]], groups: Groups, candidates: str | None
+) -> None:
     """ValueError where it is not one that the kernel can run, or has no such variables."""
     construction(pattern)
     bound = pattern.positive + (pattern.collected if isinstance(pattern, Combination) else ())
@@ -55,6 +64,11 @@ def check_pattern(pattern: Pattern | Combination, emit: Mapping[str, Sequence[st
         raise ValueError(f"emit names {sorted(unknown)}, which are no positive components")
     if not emit or not all(emit.values()):
         raise ValueError("emit must name a variable, and a column for every variable")
+    bindings = pattern.bindings if isinstance(pattern, Combination) else {}
+    if {name: tuple(events) for name, events in groups.items()} != bindings:
+        raise ValueError(f"groups must name {bindings}")
+    if (candidates is not None) != (isinstance(pattern, Combination) and pattern.deferred):
+        raise ValueError("a deferred combination, and no other, reports candidates")
 
 
 def scan_and_construct(
@@ -67,6 +81,8 @@ def scan_and_construct(
     emit: Mapping[str, Sequence[str]],
     started: str | None = None,
     detected: str | None = None,
+    groups: Groups | None = None,
+    candidates: str | None = None,
     cross: Sequence[str] = (),
     columns: Sequence[str] = (),
     code: str | None = None,
@@ -83,8 +99,8 @@ def scan_and_construct(
     `time` is a time or an integer, `states` the state bits of each event. Events with equal `by` columns form a group,
     and a match stays in its group. It has a column for each variable and column of `emit` (see `match_schema`). That of
     a `Combination` also has the ticks of its earliest event and of its instant, as `started` and `detected`, where they
-    are named. The window is enforced if a `Pattern` asks for it in the scan or in the construction, and otherwise left
-    to the caller.
+    are named; the bindings of `groups`; and, of a deferred one, the `candidates` for `choose`. The window is enforced
+    if a `Pattern` asks for it in the scan or in the construction, and otherwise left to the caller.
     With `cross` columns (Multi-PAIS), an event that agrees on them with no instance of the previous stack is not
     pushed; matches that disagree on them are still the caller's to remove. `columns` are the names of the input's
     columns, where it comes under other names: `mapInArrow` takes no column whose name has a dot or a backquote.
@@ -92,7 +108,7 @@ def scan_and_construct(
     The result is pickled by value and holds no object of this package, so a worker can load it in any case and explain
     what it misses. It calls `bootstrap` first, which may bring the package along.
     """
-    check_pattern(pattern, emit)
+    check_pattern(pattern, emit, groups or {}, candidates)
     if batch_rows < 1 or chunk_rows < 1:
         raise ValueError("batch_rows and chunk_rows must be at least 1")
     emitted = tuple((variable, tuple(columns)) for variable, columns in emit.items())
@@ -113,6 +129,8 @@ def scan_and_construct(
             names=tuple(columns),
             started=started,
             detected=detected,
+            groups=as_tuples(groups),
+            candidates=candidates,
             code=code,
             limit=options.max_window_events_per_key,
         )
@@ -139,6 +157,35 @@ def scan_and_construct(
     return worker
 
 
+def as_tuples(groups: Groups | None) -> tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]:
+    return tuple(
+        (name, tuple((v, tuple(kept)) for v, kept in events.items())) for name, events in (groups or {}).items()
+    )
+
+
+def choose(
+    matches: DataFrame, pattern: Combination, candidates: str, bootstrap: Callable[[], None] | None = None
+) -> DataFrame:
+    """Of candidates that Spark has found to be matches, those that a deferred combination reports.
+
+    Between the worker that makes them and this one there may be filters, but nothing that moves or orders rows.
+    """
+    names, task = matches.columns, pickle.dumps((pattern, matches.columns.index(candidates)))
+
+    def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
+        if bootstrap is not None:
+            bootstrap()
+        from sase.runtime.operator import choice
+
+        deferred, at = pickle.loads(task)
+        yield from choice.choose(deferred, at, batches)
+
+    numbered = matches.toDF(*map(str, range(len(names))))  # mapInArrow does not take every name
+    return numbered.mapInArrow(worker, numbered.schema).toDF(*names).drop(candidates)
+
+
 def match_schema(
     schema: StructType,
     emit: Mapping[str, Sequence[str]],
@@ -146,16 +193,18 @@ def match_schema(
     *,
     started: str | None = None,
     detected: str | None = None,
+    groups: Groups | None = None,
+    candidates: str | None = None,
 ) -> StructType:
     """The schema of the matches as they come from the worker, given that of the events: a column `x.id` for x's id.
 
     A variable that a match may leave unbound is one column, a struct or NULL; one that is collected, an array of them.
     """
-    from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+    from pyspark.sql.types import ArrayType, StructField, StructType
 
-    fields = []
+    fields: list[StructField] = []
     for variable, columns in emit.items():
-        struct = StructType([StructField(column, schema[column].dataType) for column in columns])
+        struct = _struct(schema, columns)
         match shape(variable, pattern):
             case "struct":
                 fields += [StructField(match_column(variable, field.name), field.dataType) for field in struct]
@@ -163,8 +212,28 @@ def match_schema(
                 fields.append(StructField(variable_column(variable), struct))
             case "array":
                 fields.append(StructField(variable_column(variable), ArrayType(struct)))
-    fields += [StructField(name, LongType()) for name in (started, detected) if name is not None]
-    return StructType(fields)
+    return StructType([*fields, *more_fields(schema, started, detected, groups, candidates)])
+
+
+def _struct(schema: StructType, columns: Sequence[str]) -> StructType:
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(column, schema[column].dataType) for column in columns])
+
+
+def more_fields(
+    schema: StructType, started: str | None, detected: str | None, groups: Groups | None, candidates: str | None
+) -> Iterator[StructField]:
+    """What a match has besides its events, given the schema of these."""
+    from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+
+    for name, events in (groups or {}).items():
+        structs = [StructField(v, _struct(schema, kept)) for v, kept in events.items()]
+        binding = StructType([*structs, StructField(name, ArrayType(LongType()))])
+        yield StructField(name, ArrayType(binding))
+    yield from (StructField(name, LongType()) for name in (started, detected) if name is not None)
+    if candidates is not None:
+        yield StructField(candidates, StructType.fromDDL(CANDIDATE))
 
 
 def structs(
@@ -173,6 +242,8 @@ def structs(
     *,
     started: str | None = None,
     detected: str | None = None,
+    groups: Groups | None = None,
+    candidates: str | None = None,
 ) -> list[str]:
     """In SQL, the matches with one struct per variable.
 
@@ -187,7 +258,7 @@ def structs(
         return f"struct({fields})"
 
     named = [f"{value(variable, columns)} AS {quoted(variable)}" for variable, columns in emit.items()]
-    return named + [quoted(name) for name in (started, detected) if name is not None]
+    return named + [quoted(name) for name in (*(groups or ()), started, detected, candidates) if name is not None]
 
 
 def shape(variable: str, pattern: Pattern | Combination | None) -> Literal["struct", "optional", "array"]:

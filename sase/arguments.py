@@ -198,7 +198,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         return None
     from sase.statement import compile_sql, may_join
 
-    for name in ("events", "stream", "html", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
+    for name in ("events", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
         if getattr(arguments, name, None):
             option = name.replace("_", "-")
             raise OptionError(f"--{option}: not for SQL, whose tables are those of the session, or given with --table")
@@ -206,8 +206,13 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         if given:
             raise OptionError(f"{option}: not for SQL, whose clauses are evaluated in one way")
     filename = f"{filename}.sql" if filename in (INLINE, STDIN) else filename
+    stream = getattr(arguments, "stream", False)
+    idle = [f"--{name}" for name in ("joins", "verify", "statistics") if getattr(arguments, name, None)]
+    if stream and idle:
+        raise OptionError(f"{', '.join(idle)}: for joins, and those of a stream are left alone")
+    _prepare_html(arguments)
     joins, dialect = arguments.joins or "auto", arguments.dialect or "spark"
-    if joins != "never" and arguments.table and may_join(text, filename, dialect):
+    if not stream and joins != "never" and arguments.table and may_join(text, filename, dialect):
         starting()
         from sase.runtime.sql import open_tables
 
@@ -218,6 +223,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         joins=joins,
         statistics=arguments.statistics,
         standalone=getattr(arguments, "standalone", False),
+        stream=stream,
         filename=filename,
     )
 
@@ -225,7 +231,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
 def _of_patterns(arguments: argparse.Namespace) -> dict[str, bool]:
     """The options that force something of a pattern's plan, and whether they are given."""
     plan = ("disable", "basic", "partitions", "strategy")
-    given = {f"--{name}": bool(getattr(arguments, name, None)) for name in (*plan, "analyze")}
+    given = {f"--{name}": bool(getattr(arguments, name, None)) for name in plan}
     given |= {f"--{name}": getattr(arguments, name, "auto") != "auto" for name in ("negation", "slice")}
     return given | {"--as": bool(getattr(arguments, "spelled_in", None))}
 
@@ -242,12 +248,7 @@ def is_sql(text: str, filename: str) -> bool:
 
 def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query:
     """The query. Where nothing is read of the events but their schema, a catalog has all that they could tell."""
-    if html := getattr(arguments, "html", None):
-        from sase.pictures.picture import require
-
-        require()  # rather now than after the run
-        if not Path(html).absolute().parent.is_dir():
-            raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
+    _prepare_html(arguments)
     from sase.api import compile, with_schema
     from sase.compiler.plan.rules import NAMES
 
@@ -278,6 +279,15 @@ def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Que
         standalone=getattr(arguments, "standalone", False),
         stream=getattr(arguments, "stream", False),
     )
+
+
+def _prepare_html(arguments: argparse.Namespace) -> None:
+    if html := getattr(arguments, "html", None):
+        from sase.pictures.picture import require
+
+        require()  # rather now than after the run
+        if not Path(html).absolute().parent.is_dir():
+            raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
 
 
 def _parsed(arguments: argparse.Namespace) -> Parsed:

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def compile(arguments: argparse.Namespace) -> int:
+    more = " --checkpoint CHECKPOINT --max-delay DELAY" if arguments.stream else ""
     if statement := statement_of(arguments):
         given = "".join(f" --table {name}=PATH" for name in statement.compiled.statement.tables)
-        return _write(statement.job, arguments.output, f"{given} --out MATCHES")
+        return _write(statement.job, arguments.output, f"{given} --out MATCHES{more}")
     query = query_of(arguments, reads_events=False)
-    more = " --checkpoint CHECKPOINT --max-delay DELAY" if arguments.stream else ""
     return _write(query.job, arguments.output, f" --events EVENTS --out MATCHES{more}")
 
 
@@ -52,13 +52,23 @@ def run(arguments: argparse.Namespace) -> int:
         raise OptionError(f"{', '.join(idle)}: for streams, and this is none without --stream")
     if statement := interruptible(lambda: statement_of(arguments)):
         starting()
+        planned = statement.compiled.statement
+        name = Path(planned.filename).stem
+        if arguments.stream:
+            from sase.compiler.plan.row_stream import streamed_table
+            from sase.runtime.stream.sql import run_sql_stream
+
+            followed = streamed_table(planned.views[0]) or ""
+            state = statement.module.STATE
+            return run_sql_stream(statement.module.follow, arguments, name=name, stream=followed, state=state)
         from sase.runtime.sql import run_sql
 
-        planned = statement.compiled.statement
-        name, query = Path(planned.filename).stem, statement.module.query
         if arguments.verify:
             return _verify(statement, arguments, name)
-        return run_sql(query, arguments, name=name, ordered=planned.ordered)
+        status = run_sql(statement.module.query, arguments, name=name, ordered=planned.ordered)
+        if arguments.html:
+            _report_sql(arguments, statement, matches=True)
+        return status
     query = interruptible(lambda: query_of(arguments))
     starting()
     bound, module = query.compiled.query, query.module
@@ -103,8 +113,7 @@ def _verify(statement: Statement, arguments: argparse.Namespace, name: str) -> i
 
 def explain(arguments: argparse.Namespace) -> int:
     if statement := statement_of(arguments):
-        sys.stdout.write(statement.explain())
-        return 0
+        return _explain_sql(statement, arguments)
     query = query_of(arguments, reads_events=arguments.analyze)
     if arguments.spelled_in is not None:
         if arguments.analyze or arguments.html:
@@ -126,6 +135,27 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.html:
         _report(arguments, query, stages)
     return 0
+
+
+def _explain_sql(statement: Statement, arguments: argparse.Namespace) -> int:
+    sys.stdout.write(statement.explain())
+    if arguments.analyze:
+        starting()
+        from sase.runtime.sql import open_tables
+
+        open_tables(arguments)
+        sys.stdout.write("\nWhat got through\n" + statement.analyze())
+    if arguments.html:
+        _report_sql(arguments, statement, matches=False)
+    return 0
+
+
+def _report_sql(arguments: argparse.Namespace, statement: Statement, matches: bool) -> None:
+    from sase.pictures.picture import write
+    from sase.pictures.rows import row_report
+
+    write(arguments.html, row_report(statement, matches))
+    print(f"wrote {arguments.html}", file=sys.stderr)
 
 
 def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import sase
 from sase.compiler.compile_sql import CompiledSql, Joins, compile_statement
-from sase.compiler.core.errors import OptionError
+from sase.compiler.core.errors import OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
 from sase.compiler.languages.sql.aliases import Tables
 from sase.compiler.languages.sql.joined import joins_of
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from sase.events import Table
     from sase.runtime.rows import Options
+    from sase.runtime.stream.ssc import Stream
 
 DIALECT = "spark"
 
@@ -51,9 +52,15 @@ class Verification:
 class Statement:
     """A compiled statement. `job` is its source; `run` executes that very source."""
 
-    def __init__(self, compiled: CompiledSql, own: Callable[[], CompiledSql] | None = None) -> None:
+    def __init__(
+        self,
+        compiled: CompiledSql,
+        for_stream: Callable[[], CompiledSql] | None = None,
+        own: Callable[[], CompiledSql] | None = None,
+    ) -> None:
         """`own` makes the statement as Spark runs it by itself, but for MATCH_RECOGNIZE."""
         self.compiled = compiled
+        self._for_stream = for_stream
         self._own = own
 
     @property
@@ -63,16 +70,73 @@ class Statement:
     def explain(self) -> str:
         return self.compiled.explain()
 
-    def run(self, tables: Mapping[str, Table] | None = None, *, options: Options | None = None) -> DataFrame:
+    def run(
+        self, tables: Mapping[str, Table] | None = None, *, options: Options | None = None, **stream: Any
+    ) -> DataFrame:
         """The rows, lazily. Names in FROM are tables and views of the session; `tables` become temporary views of it:
-        DataFrames of Spark or pandas, Arrow tables, or paths."""
+        DataFrames of Spark or pandas, Arrow tables, or paths. Where the clause reads a streaming DataFrame, the result
+        is one, too: see `follow` for its options."""
         from sase.runtime.errors import explained
         from sase.runtime.session import session
 
         register(tables or {})
+        if self._streams():
+            return self.follow(**stream).matches()
+        if stream:
+            raise OptionError(f"{', '.join(stream)}: these are options of a stream, and the tables are none")
         with explained():
             rows: DataFrame = self.module.query(session(), options)
+        rows._sase_statement = self  # type: ignore[attr-defined]  # for pictures; what is derived does not inherit it
         return rows
+
+    def analyze(self, tables: Mapping[str, Table] | None = None) -> str:
+        """Runs the clauses and tells how many rows meet each condition, how many are part of a match, and why others
+        are not. It reads the tables several times: meant for "why is there no match?", not for production."""
+        from sase.analysis.rows import told
+        from sase.runtime.errors import explained
+
+        if self.compiled.stream:
+            raise OptionError("a stream does not end: analyse the statement on tables at rest")
+        register(tables or {})
+        with explained():
+            return told(self)
+
+    def _streams(self) -> bool:
+        """Whether a table of the statement is a stream."""
+        from sase.runtime.io.inputs import is_table
+        from sase.runtime.session import session
+
+        spark = session()
+        return any(spark.table(name).isStreaming for name in self.compiled.statement.tables if is_table(spark, name))
+
+    def follow(self, tables: Mapping[str, Table] | None = None, **options: Any) -> Stream:
+        """The statement on a stream: `matches()` and `rejected()` are streaming DataFrames; `packed` is both in one, to
+        be taken apart in `foreachBatch`. The logger `sase` says how many rows were rejected.
+
+        `max_delay` is how far behind the latest row another one may arrive ("10 minutes"; 0 if it is not given),
+        `max_window_events_per_key` a limit that fails loudly, and `buckets` the number of states of keys.
+        """
+        from sase.runtime.errors import explained
+        from sase.runtime.session import session
+        from sase.runtime.stream.rejected import warn_of_rejected
+        from sase.runtime.stream.watch import Options as StreamOptions
+
+        known = tuple(StreamOptions.__dataclass_fields__)
+        for name in options:
+            if name not in known:
+                raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
+        register(tables or {})
+        with explained():
+            stream: Stream = self.streaming.module.follow(session(), StreamOptions(**options))
+        warn_of_rejected(stream.packed.sparkSession)
+        return stream
+
+    @cached_property
+    def streaming(self) -> Statement:
+        """The same statement, compiled for a stream."""
+        if self.compiled.stream or self._for_stream is None:
+            return self
+        return Statement(self._for_stream())
 
     @cached_property
     def own(self) -> Statement:
@@ -113,6 +177,7 @@ def compile_sql(
     joins: str = "auto",
     statistics: Statistics | str | PathLike[str] | None = None,
     standalone: bool = False,
+    stream: bool = False,
     filename: str = "query.sql",
 ) -> Statement:
     """Compiles a statement, in any dialect of sqlglot: `trino`, `snowflake`, `oracle`, `databricks`, `duckdb`, …
@@ -120,32 +185,37 @@ def compile_sql(
     A join of rows in the order of time runs as a pattern, if the session knows its tables, or if they are given with
     `tables`, and if it is expected to be faster: `statistics`, or the file that `sase statistics` made, say more of
     them. `joins` may also be `"always"`, however fast it is expected to be, or `"never"`. `standalone` makes a job that
-    carries the runtime inside.
+    carries the runtime inside, `stream` one for Structured Streaming, which leaves joins alone.
     """
     if joins not in JOINS:
         raise OptionError(f"joins is one of {', '.join(JOINS)}, and not {joins!r}")
-    carried = None
-    if standalone:
-        from sase.standalone import preamble
-
-        carried = preamble()
     if isinstance(statistics, str | PathLike):
         statistics = Statistics.load(fspath(statistics))
     wanted = None
-    if joins != "never":
+    if joins != "never" and not stream:
         known = _known_tables(tables) if may_join(text, filename, dialect) else None
         wanted = Joins(known, statistics, always=joins == "always")
-    compiled = partial(compile_statement, text, filename, dialect, version=sase.__version__, standalone=carried)
-    return Statement(compiled(joins=wanted), compiled)
+
+    def compiled(stream: bool = False, joins: Joins | None = None) -> CompiledSql:
+        carried = None
+        if standalone:
+            from sase.standalone import preamble
+
+            carried = preamble(stream)
+        return compile_statement(
+            text, filename, dialect, version=sase.__version__, standalone=carried, stream=stream, joins=joins
+        )
+
+    return Statement(compiled(stream, wanted), partial(compiled, stream=True), compiled)
 
 
-def sql(text: str, dialect: str = DIALECT, tables: Mapping[str, Table] | None = None) -> DataFrame:
+def sql(text: str, dialect: str = DIALECT, tables: Mapping[str, Table] | None = None, **stream: Any) -> DataFrame:
     """The rows of a statement, lazily: MATCH_RECOGNIZE and joins in the order of time run as patterns, and Spark runs
     the rest. See `compile_sql` and `Statement.run`."""
     from sase.runtime.session import session
 
     session()  # whose tables are looked at
-    return compile_sql(text, dialect, tables=tables).run(tables)
+    return compile_sql(text, dialect, tables=tables).run(tables, **stream)
 
 
 def may_join(text: str, filename: str, dialect: str) -> bool:

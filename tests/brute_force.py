@@ -95,7 +95,7 @@ def is_match(pattern: Pattern, match: Match, stream: list[Event]) -> bool:
     return all_hold(
         *(partial(pattern.holds, part, match.bound, match.collected) for part in pattern.parts_of(match.branch)),
         *(
-            partial(nothing_can_be_added, pattern, match.branch, group, match.bound, stream)
+            partial(nothing_can_be_added, pattern, match.branch.before, group, match.bound, stream)
             for group in match.branch.groups
             if not group.collects
         ),
@@ -103,20 +103,19 @@ def is_match(pattern: Pattern, match: Match, stream: list[Event]) -> bool:
 
 
 def nothing_can_be_added(
-    pattern: Pattern, branch: Branch, group: Group, bound: dict[str, Event], stream: list[Event]
+    pattern: Pattern, around: Order, group: Group, bound: dict[str, Event], stream: list[Event]
 ) -> bool:
-    ways = [
-        with_it for with_it in assignments(pattern, group.names, stream, bound) if fits(pattern, branch.before, with_it)
-    ]
-    return all_hold(*(partial(cannot_be_added, pattern, branch, group, way, stream) for way in ways))
+    order = around | group.before
+    ways = [with_it for with_it in assignments(pattern, group.names, stream, bound) if fits(pattern, order, with_it)]
+    return all_hold(*(partial(cannot_be_added, pattern, order, group, way, stream) for way in ways))
 
 
 def cannot_be_added(
-    pattern: Pattern, branch: Branch, group: Group, with_it: dict[str, Event], stream: list[Event]
+    pattern: Pattern, order: Order, group: Group, with_it: dict[str, Event], stream: list[Event]
 ) -> bool:
     return not all_hold(
         *(partial(pattern.holds, part, with_it, {}) for part in pattern.parts_of(group)),
-        *(partial(nothing_can_be_added, pattern, branch, inner, with_it, stream) for inner in group.groups),
+        *(partial(nothing_can_be_added, pattern, order, inner, with_it, stream) for inner in group.groups),
     )
 
 
@@ -127,7 +126,7 @@ def collected(pattern: Pattern, branch: Branch, bound: dict[str, Event], stream:
         if group.collects:
             (name,) = group.names
             ways = [way for way in assignments(pattern, (name,), stream, bound) if fits(pattern, branch.before, way)]
-            events = [way[name] for way in ways if not cannot_be_added(pattern, branch, group, way, stream)]
+            events = [way[name] for way in ways if not cannot_be_added(pattern, branch.before, group, way, stream)]
             found[name] = sorted(events, key=place)
     return found
 
@@ -440,6 +439,8 @@ class Group:
 
     names: tuple[str, ...]
     groups: tuple[Group, ...]
+    before: Order = frozenset()
+    """Inside of it: another group may have the same variables in another order."""
     collects: bool = False
 
     @property
@@ -451,7 +452,7 @@ class Group:
 class Branch:
     positive: tuple[str, ...]
     before: Order = frozenset()
-    """Of all variables, those of groups included."""
+    """Of all variables: those of groups, too, beside what is outside of them."""
     groups: tuple[Group, ...] = ()
 
     @property
@@ -521,8 +522,8 @@ def in_sequence(parts: list[Branch]) -> Branch:
 def negated(branch: Branch) -> list[Branch]:
     """It may not be there; or, if it says itself what may not be there, one of that must be."""
     if branch.positive:
-        return [Branch((), branch.before, (Group(branch.positive, branch.groups),))]
-    return [Branch(group.names, branch.before, group.groups) for group in branch.groups]
+        return [Branch((), groups=(Group(branch.positive, branch.groups, branch.before),))]
+    return [Branch(group.names, branch.before | group.before, group.groups) for group in branch.groups]
 
 
 def stuck(pattern: syntax.Seq) -> list[syntax.Seq]:
@@ -1051,16 +1052,23 @@ def times(pattern: Pattern, match: Match) -> dict[str, Any]:
     """Of the earliest positive event, and of the latest one; with an open group, of the end of the window."""
     first = min(match.bound.values(), key=place)
     last = max(match.bound.values(), key=place)
-    is_open = any(not is_closed(match.branch, name) for name in of_groups(match.branch.groups))
+    is_open = any(any_is_open(match.branch, match.branch.before, group) for group in match.branch.groups)
     return {"started_at": first.time, "detected_at": end_of_window(first, pattern.within) if is_open else last.time}
 
 
-def is_closed(branch: Branch, name: str) -> bool:
+def any_is_open(branch: Branch, around: Order, group: Group) -> bool:
+    order = around | group.before
+    return any(not is_closed(branch, order, name) for name in group.names) or any(
+        any_is_open(branch, order, inner) for inner in group.groups
+    )
+
+
+def is_closed(branch: Branch, order: Order, name: str) -> bool:
     """Is there a positive event after it?"""
     later, reached = {name}, set[str]()
     while later - reached:
         reached |= later
-        later = {other for one, other in branch.before if one in reached}
+        later = {other for one, other in order if one in reached}
     return not (reached - {name}).isdisjoint(branch.positive)
 
 

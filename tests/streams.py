@@ -48,20 +48,20 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
     places = _places(task, rows)
     states: list[pa.Table | None] = [None] * BUCKETS
     wakes: list[int | None] = [None] * BUCKETS
-    watermark, latest = BEGINNING, BEGINNING
+    watermark, latest, seen = BEGINNING, BEGINNING, 0
     far = 3 * (task.pattern.within or 1) if isinstance(task.pattern, Pattern) else 1000
     end = max(rows.column(task.time).to_pylist(), default=0) + far + delay + 1
     for number, batch in enumerate([*batches, *[[]] * 2]):
         run.watermarks.append(watermark)
+        # A worker lives as long as a task: nothing may be kept in it, but it numbers what it finds.
+        bucket = Bucket(task)
+        bucket.seen = seen
         for place in range(BUCKETS):
             arrived = places[place].take(pa.array(batch, pa.int64())).filter(pa.compute.field("_here"))
             wake = wakes[place]
             if not arrived.num_rows and (wake is None or wake > watermark):
                 continue
-            # A worker lives as long as a task: nothing may be kept in it.
-            step = Bucket(task).advance(
-                states[place], arrived.drop_columns("_here") if arrived.num_rows else None, watermark
-            )
+            step = bucket.advance(states[place], arrived.drop_columns("_here") if arrived.num_rows else None, watermark)
             states[place], wakes[place] = step.state, step.wake
             assert (step.state is None) == (step.wake is None)
             assert step.wake is None or step.wake > watermark
@@ -70,6 +70,7 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
                 run.found_at.append(watermark)
             if step.late is not None:
                 run.late += step.late.to_pylist()
+        seen = bucket.seen
         run.state_rows.append(sum(state.num_rows for state in states if state is not None))
         if len(batch):
             latest = max(latest, *(rows.column(task.time)[row].as_py() for row in batch))

@@ -312,7 +312,24 @@ TRAPS = [
     ("EVENT OR(SEQ(A{2} a, B b), C c) WHERE last(a.n) >= first(a.n) AND c.n > 1 WITHIN 9", "without prune_columns"),
     ("EVENT ANY(2, A a, B b, C c) WHERE [id] AND a.n < c.n WITHIN 4", "slices of one tick"),
     ("EVENT SEQ(A a, B b, C c) WHERE [id] WITHIN 5 TIMED OUT", "slices of one tick"),
-    # Selection is among whole matches, so nothing may be decided after it.
+    # What does not come apart: of groups of several events, and of groups in groups.
+    ("EVENT AND(A a, NOT AND(B b, C c)) WHERE abs(c.n - b.n) < 1 WITHIN 4", "slices of five ticks"),
+    ("EVENT SEQ(A a, NOT SEQ(B b, NOT C c), D d) WHERE abs(c.n - b.n) < 2 AND abs(b.n - a.n) < 2 WITHIN 9",
+     "not sliced"),
+    ("EVENT SEQ(A a, NOT OR(SEQ(B b, C c), SEQ(C c, B b)), D d) WHERE abs(b.n - c.n) < 2 WITHIN 9",
+     "slices of one tick"),
+    ("EVENT OR(AND(A a, NOT C c), AND(B b, C c)) WHERE abs(c.n - a.n) < 2 WITHIN 4", "slices of one tick"),
+    # A match that one branch fails to give may be another one's, and then has what that one collects.
+    ("EVENT OR(SEQ(A a, !C c, B b), AND(A a, B b, NOT D d)) WHERE abs(c.n - b.n) < 2 AND abs(d.n - a.n) < 2 WITHIN 6",
+     "slices of five ticks"),
+    ("EVENT OR(SEQ(A a, ALL(C c), B b), AND(A a, B b)) WHERE count(c) > 0 WITHIN 9", "slices of one tick"),
+    ("EVENT OR(SEQ(A a, ALL(C c), B b), SEQ(ALL(C c), A a, B b)) WHERE count(c) > 1 WITHIN 9", "not sliced"),
+    # Selection is among whole matches, so everything is decided before it.
+    ("EVENT SEQ(first A a, B b) WHERE abs(a.n - b.n) < 2 WITHIN 9", "slices of one tick"),
+    ("EVENT SEQ(last A a, !C c, B b) WHERE abs(a.n - c.n) < 2 WITHIN 9 CONSUME EXCLUSIVE", "tests in selection"),
+    ("EVENT AND(A a, B b) WHERE [id] AND abs(a.n - b.n) < 3 WITHIN 9 CONSUME EXCLUSIVE", "many partitions"),
+    ("EVENT SEQ(first A a, B b, !C c) WHERE [id] WITHIN 6", "slices of one tick"),
+    ("EVENT AND(A a, B b, NOT D d) WITHIN 4 CONSUME EXCLUSIVE", "dynamic filtering"),
     ("EVENT SEQ(first A a, last B b, C c) WHERE a.n > 0 AND a.n < c.n WITHIN 9", "slices of one tick"),
     ("EVENT SEQ(last A a, B b) WHERE [id] AND a.n != b.n WITHIN 9 CONSUME EXCLUSIVE", "tests in selection"),
     ("EVENT AND(A a, ALL(C t), D d) WHERE t.id = a.id WITHIN 6 RETURN count(t) AS c, sum(t.n) AS s", "not sliced"),

@@ -137,8 +137,7 @@ def test_check_without_a_catalog_says_what_it_leaves_out(capsys: pytest.CaptureF
         (["explain", *SHOPLIFTING, *RETAIL], "error: --events: the catalog has the schema, and nothing else is read "),
         (["explain", *SHOPLIFTING, "--as", "sase", "--html", "page.html"], "error: --as shows the query in other "
          "words, and nothing of its plan: leave the rest out\n"),
-        (["explain", *V_SHAPES, "--analyze"], "error: --analyze: not for SQL, whose clauses are evaluated in "
-         "one way\n"),
+        (["explain", *V_SHAPES, "--basic"], "error: --basic: not for SQL, whose clauses are evaluated in one way\n"),
         (["compile", *V_SHAPES, "--slice", "off"], "error: --slice: not for SQL, whose clauses are evaluated in one "),
         (["compile", *V_SHAPES, "--time-unit", "ms"], "error: --time-unit: not for SQL, whose tables are those of the "
          "session, or given with --table\n"),

@@ -42,7 +42,6 @@ CATALOGS = {
         },
         parameters={"SOME_ERR": 7},
     ),
-    "whole_matches": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int"} for name in "ABCD"}),
     "telegraphcq": Catalog(
         types={
             "Person": {"ts": "timestamp", "person_id": "bigint", "loc_id": "int"},
@@ -51,6 +50,12 @@ CATALOGS = {
         parameters={"soon": "later"},
     ),
     "conflict": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "string"}}),
+}
+
+
+ON_STREAMS = {
+    "stream": CATALOGS["retail"],
+    "whole_matches": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int"} for name in "ABCD"}),
 }
 
 
@@ -87,20 +92,22 @@ def test_all_errors_of_a_file_are_reported_at_once() -> None:
     assert [found.span.start for found in caught.value.diagnostics] == [10, 50, 62, 78]
 
 
-def test_errors_of_a_stream_are_shown_literally(regenerate_golden: bool) -> None:
-    path = FOLDER / "stream.txt"
-    found = [(query, shown(query, CATALOGS["retail"], stream=True)) for query, _ in cases(path)]
+@pytest.mark.parametrize("name", ON_STREAMS)
+def test_errors_of_a_stream_are_shown_literally(name: str, regenerate_golden: bool) -> None:
+    path = FOLDER / f"{name}.txt"
+    found = [(query, shown(query, ON_STREAMS[name], stream=True)) for query, _ in cases(path)]
     if regenerate_golden:
         path.write_text("\n====\n".join(f"{query}\n----\n{text}" for query, text in found) + "\n", encoding="utf-8")
     assert found == cases(path)
 
 
-def test_errors_of_sql_are_shown_literally(regenerate_golden: bool) -> None:
-    path = FOLDER / "sql.txt"
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_of_sql_are_shown_literally(regenerate_golden: bool, stream: bool) -> None:
+    path = FOLDER / ("sql_stream.txt" if stream else "sql.txt")
 
     def shown(text: str) -> str:
         with pytest.raises(SaseError) as caught:
-            compile_statement(text, "query.sql", "trino", version="0")
+            compile_statement(text, "query.sql", "trino", version="0", stream=stream)
         return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
 
     found = [(text, shown(text)) for text, _ in cases(path)]

@@ -87,7 +87,10 @@ def test_a_cell_of_sql_is_run_over_variables_tables_and_views(shell: Interactive
     )
     assert "rises" in str(shown.outputs[0].data["text/plain"])
     assert "def find_matches(" in str(run(shell, "rises --job", cell).outputs[0].data["text/plain"])
+    automaton, plan = run(shell, "rises --explain", cell).outputs
+    assert "UP → UP | end" in automaton.data["text/plain"] and "MATCH_RECOGNIZE" in plan.data["text/plain"]
     assert "--events is not for SQL" in fail(shell, "rises --events ticks", cell)
+    assert "these do not stream: leave it out" in fail(shell, "rises --stream", cell)
 
 
 def test_the_name_may_be_left_out_and_events_may_stand_in_from(shell: InteractiveShell) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql import SparkSession
 
 import sase
 from sase.compiler.core.scalars import sql
@@ -133,6 +134,20 @@ def test_what_the_shuffle_goes_by() -> None:
     assert shuffle() == shuffle(parallel="key") == 'events.repartition("id", "site")'
     assert shuffle(parallel="time") == 'events.repartition("_slice")'
     assert shuffle(parallel="both", partitions=8) == 'events.repartition(8, "id", "site", "_slice")'
+
+
+def test_one_scan_does_for_several_anti_joins(spark: SparkSession) -> None:
+    """Beside that of the sequences; one more where components agree with a match on other attributes."""
+
+    def scans(query: str) -> int:
+        compiled = sase.compile(f"{query} RETURN x.id", CATALOG, negation="anti-join")
+        events = spark.range(9).selectExpr("'A' AS type", "id AS ts", "id", "double(id) AS v")
+        plan = compiled.run(events)._jdf.queryExecution().executedPlan().toString()
+        return str(plan).count("Range (")
+
+    assert scans("EVENT SEQ(A x, !(B n), C y) WHERE [id] WITHIN 9") == 2
+    assert scans("EVENT SEQ(!(A m), A x, !(B n), C y, !(D o)) WHERE [id] AND abs(n.v - x.v) < 2 WITHIN 9") == 2
+    assert scans("EVENT SEQ(A x, !(B n), C y, !(D o)) WHERE x.id = y.id = n.id AND o.v > x.v WITHIN 9") == 3
 
 
 def test_an_anti_join_can_stand_before_the_selection() -> None:

@@ -63,6 +63,10 @@ TRAPS = [
     ("EVENT SEQ(A x, !(B y)) WHERE [id] WITHIN 3", "negation in the stacks"),
     ("EVENT SEQ(!(B y), A x) WHERE [id] WITHIN 3", "negation in the stacks"),
     ("EVENT SEQ(A x, B y, !(C z)) WHERE x.n != z.n WITHIN 6", "slices of one tick"),
+    # Several components that one anti-join looks for, of one type and of others.
+    ("EVENT SEQ(!(C u), A x, !(C v), B y) WHERE [id] AND u.n >= x.n AND v.n < y.n WITHIN 9", "negation by anti-join"),
+    ("EVENT SEQ(!(C u), A x, B y, !(ANY(C, A) w)) WHERE [id] AND u.n > 1 WITHIN 4", "buckets of one tick"),
+    ("EVENT SEQ(A x, !(C u), B y, !(D v), C z) WHERE u.n > x.n AND v.n <= z.n", "negation by anti-join"),
     # Between x and z, y is nobody's link: they may differ.
     ("EVENT SEQ(A x, !(C y), B z) WHERE y.id = x.id AND y.id = z.id WITHIN 9", "Multi-PAIS"),
     # An event has two keys, one as x and one as y.

@@ -26,7 +26,21 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.operator.rows import Task, run
 from sase.runtime.row_pattern import MatchNumber, Measure, Over
 from tests.random_rows import ONE, random_clause, random_rows
-from tests.row_judge import Aggregate, At, Classifier, Clause, Repeat, Row, SkipError, Variable, answer, text_of
+from tests.row_judge import (
+    Aggregate,
+    At,
+    Classifier,
+    Clause,
+    Literal,
+    Operation,
+    Permute,
+    Repeat,
+    Row,
+    SkipError,
+    Variable,
+    answer,
+    text_of,
+)
 from tests.row_judge import MatchNumber as MatchNumber_
 
 KINDS = {"t": pa.int64(), "x": pa.int64(), "y": pa.int32(), "row": pa.int64(), "g": pa.int64()}
@@ -187,15 +201,29 @@ def test_compiled_to_machine_code_it_is_the_same() -> None:
         agree(seed, jit=True, running=True)
 
 
+def test_all_ways_of_an_order_come_before_the_next_order_of_permute() -> None:
+    """B A B, of the first order, is preferred to B A of the second, although its B*? has to take a row for that."""
+    x = At("x")
+    define = {"A": Operation(x, "=", Literal(0)), "B": Operation(x, ">", Literal(0))}
+    clause = Clause(
+        Permute((Repeat(Variable("B"), 0, None, False), Variable("A"), Variable("B"))),
+        define,
+        {"n": Aggregate("count", None)},
+    )
+    rows: list[Row] = [{"t": at, "x": value, "y": 0} for at, value in enumerate([1, 0, 1])]
+    assert found_by_operator(clause, [rows], Random(0), jit=False) == expected(clause, [rows]) == [{"g": 0, "n": 3}]
+
+
 def test_equal_rows_take_linear_time() -> None:
     """A+ B+ on a million rows that both may take: backtracking would not end."""
-    from sase.runtime.kernels.rows import Rows, Walk, encode
+    from sase.runtime.kernels.rows import Walk, encode, in_one_piece
     from sase.runtime.row_pattern import RowPattern
 
     pattern = RowPattern(("A", "B"), start=(0,), follow=((0, 1), (1, -1)), ends=(1,))
     rows = 1_000_000
     symbols = np.full(rows, 3, np.int64)
-    walk = Walk(encode(pattern), Rows(symbols, np.array([0, rows]), symbols[:0], 0, 0), np.zeros(rows, np.int64))
+    chunk = in_one_piece(symbols, np.array([0, rows]), symbols[:0], False, 0, False)
+    walk = Walk(encode(pattern), chunk, np.zeros(rows, np.int64))
     (found,) = walk.found()
     assert found.start.tolist() == [0]
     assert np.count_nonzero(found.label == 0) == rows - 1

@@ -106,6 +106,38 @@ def test_aggregates_and_expressions_of_measures() -> None:
     ]
 
 
+def test_aggregates_that_spark_computes_of_arrays(spark: SparkSession) -> None:
+    """As Spark's own aggregates of the same rows: a match takes all rows of a symbol."""
+    wanted = {
+        "stddev(price)": "stddev(price)",
+        "stddev_pop(price)": "stddev_pop(price)",
+        "variance(price)": "variance(price)",
+        "var_pop(price)": "var_pop(price)",
+        "median(price)": "median(price)",
+        "bool_and(price > 1)": "bool_and(price > 1)",
+        "bool_or(price > 20)": "bool_or(price > 20)",
+        "count_if(price > 3)": "count_if(price > 3)",
+        "max_by(tstamp, price - 0.01 * day(tstamp))": "max_by(tstamp, price - 0.01 * day(tstamp))",
+        "min_by(tstamp, price + day(tstamp))": "min_by(tstamp, price + day(tstamp))",
+        "string_agg(price, '-')": "array_join(transform(array_agg(price), p -> CAST(p AS STRING)), '-')",
+        "any_value(price) > 0": "any_value(price) > 0",
+        "count(DISTINCT price)": "count(DISTINCT price)",
+        "avg(DISTINCT price)": "avg(DISTINCT price)",
+        "max(DISTINCT price)": "max(price)",
+        "sort_array(array_agg(DISTINCT price))": "sort_array(collect_set(price))",
+        "stddev(NONE.price)": "CAST(NULL AS DOUBLE)",
+        "count_if(NONE.price > 1)": "0L",
+    }
+    measures = ", ".join(f"{each} AS m{at}" for at, each in enumerate(wanted))
+    clause = f"PARTITION BY symbol ORDER BY tstamp MEASURES {measures} PATTERN (A+ NONE?) DEFINE NONE AS false"
+    found = sase.sql(f"SELECT * FROM ticker MATCH_RECOGNIZE ({clause})")
+    expected = spark.table("ticker").groupBy("symbol").agg(*(F.expr(each) for each in wanted.values()))
+    for ours, theirs in zip(sorted(found.collect()), sorted(expected.collect()), strict=True):
+        assert [round(each, 9) if isinstance(each, float) else each for each in ours] == [
+            round(each, 9) if isinstance(each, float) else each for each in theirs
+        ]
+
+
 @pytest.mark.parametrize("numbers", [range(0, 12), range(12, 24), range(24, 36)], ids=str)
 def test_random_clauses_give_what_the_judge_says(spark: SparkSession, numbers: range) -> None:
     """Many clauses in one job: each row comes as JSON, with the number of its clause."""
@@ -176,12 +208,99 @@ def test_what_skip_to_cannot_do_names_the_match(spark: SparkSession) -> None:
         sase.sql(text).collect()
 
 
-def test_ties_are_counted_and_said(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
-    text = "SELECT * FROM clicks MATCH_RECOGNIZE (ORDER BY user MEASURES count(*) AS n PATTERN (A+))"
-    assert rows_of(text) == [(9,)]
-    assert [record.message.partition(" have")[0] for record in caplog.records] == ["7 rows or more"]
+def test_doubts_are_said_and_ties_counted(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
+    clause = "ORDER BY user MEASURES count(*) AS n ALL ROWS PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A B?)"
+    assert len(rows_of(f"SELECT * FROM clicks MATCH_RECOGNIZE ({clause})")) == 17
+    assert [record.message.partition(":")[0].partition(" have")[0] for record in caplog.records] == [
+        "there is no PARTITION BY",
+        "ALL ROWS PER MATCH with SKIP TO NEXT ROW",
+        "7 rows or more",
+    ]
 
 
 def test_columns_that_are_not_there_are_spark_s_to_report(spark: SparkSession) -> None:
     with pytest.raises(SaseRunError, match="prize"):
         sase.sql("SELECT * FROM ticker MATCH_RECOGNIZE (ORDER BY tstamp PATTERN (A) DEFINE A AS prize > 1)")
+
+
+def seconds(*prices: int) -> list[tuple[Any, ...]]:
+    return [("ACME", datetime(2011, 4, 1, 10) + timedelta(seconds=at), price) for at, price in enumerate(prices)]
+
+
+def days(name: str, *prices: int) -> list[tuple[Any, ...]]:
+    return [(name, datetime(2020, 10, 1) + timedelta(days=at), price) for at, price in enumerate(prices)]
+
+
+DROPS = """PARTITION BY symbol ORDER BY rowtime
+  MEASURES START_ROW.price AS start, LAST(PRICE_DOWN.price) AS bottom, LAST(PRICE_UP.price) AS up
+  AFTER MATCH SKIP TO LAST PRICE_UP PATTERN (START_ROW PRICE_DOWN+ PRICE_UP)
+  DEFINE PRICE_DOWN AS (LAST(PRICE_DOWN.price, 1) IS NULL AND PRICE_DOWN.price < START_ROW.price)
+                       OR PRICE_DOWN.price < LAST(PRICE_DOWN.price, 1),
+         PRICE_UP AS PRICE_UP.price > LAST(PRICE_DOWN.price, 1)"""
+LAST_PRICE = """PARTITION BY symbol ORDER BY rowtime MEASURES C.price AS last_price
+  PATTERN (A B* C) DEFINE A AS A.price > 10, B AS B.price < 15, C AS C.price > 12"""
+SUMS = """PARTITION BY symbol ORDER BY rowtime MEASURES SUM(A.price) AS total, count(*) AS rows
+  AFTER MATCH SKIP {} PATTERN (A+ C) DEFINE A AS SUM(A.price) < 30"""
+SUMMED = seconds(7, 9, 10, 5, 10, 7, 14)
+V_ROWS = """PARTITION BY symbol ORDER BY rowtime
+  MEASURES match_number() AS n, first(price) AS begun, last(price) AS ended, count(*) AS long,
+           count(DOWN.price) AS decreases, count(UP.price) AS increases
+  AFTER MATCH SKIP TO LAST UP PATTERN (BEFORE DOWN+ UP+)
+  DEFINE DOWN AS price < LAG(price), UP AS price > LAG(price)"""
+LABELS = """ORDER BY rowtime MEASURES match_number() AS match, RUNNING LAST(price) AS val, CLASSIFIER() AS label
+  ALL ROWS PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+ C+)
+  DEFINE B AS B.price < PREV(B.price), C AS C.price > PREV(C.price)"""
+
+PRINTED: list[tuple[str, str, list[tuple[Any, ...]], list[str], list[tuple[Any, ...]]]] = [
+    # Flink's page on MATCH_RECOGNIZE: falling prices; averages below 15; greedy and reluctant; where to go on.
+    (
+        "spark", DROPS, seconds(12, 17, 19, 21, 25, 18, 15, 14, 24, 25, 19),
+        ["start", "bottom", "up"], [(25, 14, 24)],
+    ),
+    (
+        "spark",
+        "PARTITION BY symbol ORDER BY rowtime "
+        "MEASURES first(A.price) AS a, last(A.price) AS z, avg(A.price) AS average "
+        "PATTERN (A+ B) DEFINE A AS AVG(A.price) < 15",
+        seconds(12, 17, 13, 16, 25, 2, 4, 10, 15, 25, 25, 30),
+        ["a", "z", "average"], [(12, 16, 14.5), (2, 25, 13.5)],
+    ),
+    ("spark", LAST_PRICE, seconds(10, 11, 12, 13, 14, 16), ["last_price"], [(16,)]),
+    ("spark", LAST_PRICE.replace("B*", "B*?"), seconds(10, 11, 12, 13, 14, 16), ["last_price"], [(13,), (16,)]),
+    ("spark", SUMS.format("PAST LAST ROW"), SUMMED, ["total", "rows"], [(26, 4), (17, 3)]),
+    ("spark", SUMS.format("TO NEXT ROW"), SUMMED, ["total", "rows"], [(26, 4), (24, 4), (25, 4), (22, 4), (17, 3)]),
+    ("spark", SUMS.format("TO LAST A"), SUMMED, ["total", "rows"], [(26, 4), (25, 4), (17, 3)]),
+    # Snowflake's introduction: V shapes of two companies.
+    (
+        "snowflake", V_ROWS,
+        [*days("ABCD", 50, 36, 39, 42, 30, 47, 71, 80, 75, 63), *days("XYZ", 89, 24, 37, 63, 65, 56, 50, 54, 30, 32)],
+        ["symbol", "n", "begun", "ended", "long", "decreases", "increases"],
+        [("ABCD", 1, 50, 42, 4, 1, 2), ("ABCD", 2, 42, 80, 5, 1, 3), ("XYZ", 1, 89, 65, 5, 1, 3),
+         ("XYZ", 2, 65, 54, 4, 2, 1), ("XYZ", 3, 54, 32, 3, 1, 1)],
+    ),
+    # Trino's tests: all rows of two matches.
+    (
+        "trino", LABELS, seconds(90, 80, 70, 80, 90, 50, 40, 60), ["match", "val", "label"],
+        [(1, 90, "A"), (1, 80, "B"), (1, 70, "B"), (1, 80, "C"), (1, 90, "C"),
+         (2, 50, "A"), (2, 40, "B"), (2, 60, "C")],
+    ),
+]  # fmt: skip
+
+
+def test_worked_examples_of_public_documentation(spark: SparkSession) -> None:
+    """All of them in one job."""
+    parts = []
+    for number, (dialect, clause, rows, columns, _) in enumerate(PRINTED):
+        spark.createDataFrame(rows, "symbol string, rowtime timestamp, price int").createOrReplaceTempView("printed")
+        found = sase.sql(f"SELECT * FROM printed MATCH_RECOGNIZE ({clause}) AS mr", dialect)
+        packed = F.to_json(F.array(*(F.col(name).cast("string") for name in columns)))
+        parts.append(found.select(F.lit(number).alias("example"), packed.alias("row")))
+    union = parts[0]
+    for part in parts[1:]:
+        union = union.unionAll(part)
+    wanted = [
+        (at, json.dumps(list(map(str, row)), separators=(",", ":")))
+        for at, each in enumerate(PRINTED)
+        for row in each[4]
+    ]
+    assert sorted((row.example, row.row) for row in union.collect()) == sorted(wanted)

@@ -19,7 +19,6 @@ from sase.compiler.core.bound import (
     Apart,
     BoundQuery,
     Branch,
-    Earliest,
     EventStrategy,
     Group,
     Loop,
@@ -124,7 +123,7 @@ def assemble(
     if not found:
         found += runs.wrong(query, strategy, after, selection, exclusive)
     if not found:
-        found += _wrong_selection(query, selection, exclusive)
+        found += _wrong_selection(query, selection)
     if isinstance(within, Diagnostic):
         found.append(within)
     if found:
@@ -162,21 +161,8 @@ def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) ->
         )
 
 
-def _wrong_selection(
-    query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]], exclusive: Span | None
-) -> Iterator[Diagnostic]:
-    """Selection and consumption go by the event that completes a match, so there must be one, known in time."""
-    spans = [span for _, span in selection.values()] + (
-        [exclusive] if query.consume == "exclusive" and exclusive else []
-    )
-    if not spans:
-        return
-    if any(isinstance(branch.instant, Earliest) for branch in query.branches):
-        yield Diagnostic(
-            "matches are selected when their last event has come, and these are certain only at the end of the window",
-            spans[0],
-            "leave out what no event closes: a component that stands last under NOT or ALL, or NOT beside AND",
-        )
+def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]]) -> Iterator[Diagnostic]:
+    """Selection goes by the event that completes a match, so there must be one, and by one of every match."""
     for name, (mode, span) in selection.items():
         if not all(name in branch.variables for branch in query.branches):
             yield Diagnostic(

@@ -7,7 +7,7 @@ operators are typed here, because a mismatch must point at its operands.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import date, datetime
 from enum import Enum, auto
 
@@ -660,6 +660,17 @@ def without_variable(node: exp.Expr) -> exp.Expr:
         return part
 
     return node.copy().transform(strip)
+
+
+def inside(node: exp.Expr, variables: Collection[str], name: str) -> exp.Expr:
+    """The same on events of these variables that are fields of a value of that name: `b.v` is `name.b.v`."""
+
+    def moved(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, exp.Column) and part.table in variables:
+            part.set("db", exp.Identifier(this=name, quoted=True))
+        return part
+
+    return node.copy().transform(moved, copy=False)
 
 
 def column_sql(name: str) -> str:

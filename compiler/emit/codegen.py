@@ -32,10 +32,12 @@ from sase.compiler.plan.physical import (
     Arrays,
     Arrive,
     Buckets,
+    Choose,
     Combination,
     Computed,
     Ends,
     Exclude,
+    Forbidden,
     Keep,
     Kernel,
     LookUp,
@@ -133,10 +135,14 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "pattern": {"name": pattern.name(kernel), "lines": pattern.lines(kernel, query.within)} if kernel else None,
         "places": [[literal(part) for part in place] for place in _places(plan)],
         "emit": [(literal(name), wrapped(list(columns), 4)) for name, columns in plan.emit.items()],
+        "groups": [
+            (literal(name), wrapped({variable: list(columns) for variable, columns in events.items()}, 4))
+            for name, events in plan.groups.items()
+        ],
         "relevant": _relevant(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
         "single": None if kernel else _single(plan),
-        "functions": list(_functions(plan)),
+        "functions": list(_functions(plan, standalone is not None)),
         "output": list(_output(plan)),
         "steps": [line for line in map(_call, plan.steps) if line],
         "name": literal(Path(query.filename).stem),
@@ -176,17 +182,22 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.places import Place"
     if plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
+        if plan.only(Choose):
+            yield "from sase.runtime.ssc import choose"
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
         yield f"from sase.runtime.stream.ssc import Stream, {sequences}"
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
     else:
-        yield f"from sase.runtime.ssc import Options{', match_schema, scan_and_construct, structs' if kernel else ''}"
+        choose = ", choose" if plan.only(Choose) else ""
+        sequences = f"{choose}, match_schema, scan_and_construct, structs" if kernel else ""
+        yield f"from sase.runtime.ssc import Options{sequences}"
 
 
 def _places(plan: PhysicalPlan) -> list[tuple[str, ...]]:
     """Where the query has what may fail; not if its line is so long that no caret below it would help."""
     query, source = plan.query, Path(plan.query.filename).name
-    found = [(sql, *pointed(span, query.text, source)) for sql, span in places(query)]
+    asked = [condition for step in plan.every(Exclude) for condition in step.asked]
+    found = [(sql, *pointed(span, query.text, source)) for sql, span in places(query, asked)]
     return [place for place in found if max(map(len, place)) <= LONGEST]
 
 
@@ -267,10 +278,16 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
     told = {}
     if isinstance(kernel, Combination) and plan.result.columns is None:
         told = {role: literal(plan.own(role)) for role in ("started", "detected")}
+    if plan.groups:
+        told["groups"] = "GROUPS"
+    if plan.only(Choose):
+        told["candidates"] = literal(plan.own("candidate"))
     shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) else [])]
+    shape += [f"{role}={name}" for role, name in told.items()]
     return {
         "told": told,
-        "shape": ", ".join([*shape, *(f"{role}={name}" for role, name in told.items())]),
+        "shape": ", ".join(shape),
+        "wide": len(told) > 2,
         "in_order": isinstance(kernel, Kernel),
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
@@ -302,10 +319,12 @@ def _call(step: object) -> str | None:
             return "matches = arrays(matches)"
         case Exclude() | Keep():
             return f"matches = {step.function}(matches)"
+        case Choose():
+            return "matches = chosen(matches)"
     return None
 
 
-def _functions(plan: PhysicalPlan) -> Iterator[str]:
+def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
     """The functions of these steps, as text."""
     macros: Any = environment().get_template("shared.jinja").module
     for step in plan.steps:
@@ -318,17 +337,23 @@ def _functions(plan: PhysicalPlan) -> Iterator[str]:
             case AntiJoin():
                 yield macros.anti_join(**_anti_join(plan, step))
             case Exclude():
-                variable = column_sql(step.variable)
-                forbidden = f"({' AND '.join(step.conditions)}) IS TRUE"
-                absent = f"{variable} IS NULL OR " if step.optional else ""
-                condition = f"{absent}NOT exists({variable}, {variable} -> {forbidden})"
-                yield macros.exclude(step.function, literal(condition))
+                yield macros.exclude(step.function, literal(step.sql), len(step.variables) > 1)
+            case Choose():
+                yield macros.chosen(_chosen(step), literal(plan.own("candidate")), standalone)
             case Keep():
                 variable = column_sql(step.variable)
                 kept = f"filter({variable}, {variable} -> {' AND '.join(step.conditions)})"
                 yield macros.keep(step.function, literal(step.variable), literal(kept))
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
+
+
+def _chosen(step: Choose) -> str:
+    """What is chosen, in words."""
+    ways = ["each match once"] if step.once else []
+    ways += [f"the {mode} {printable(name)}" for name, mode in step.select]
+    ways += ["events that no earlier match has used"] if step.exclusive else []
+    return ", then ".join(ways)
 
 
 def _array(step: Arrays, name: str) -> str:
@@ -356,37 +381,61 @@ def _before(plan: PhysicalPlan, left: str, right: str) -> str:
 
 
 def _anti_join(plan: PhysicalPlan, join: AntiJoin) -> Mapping[str, Any]:
-    interval, query = join.interval, plan.query
+    query, several = plan.query, len(join.components) > 1
     time, bucket, end, since = (plan.own(role) for role in ("time", "bucket", "end", "since"))
-    conditions = list(join.conditions)
-    if interval.after is not None:
-        conditions.append(_before(plan, interval.after, join.variable))
-    if interval.before is not None:
-        conditions.append(_before(plan, join.variable, interval.before))
     bounds: dict[str, str] = {}
     if join.bucket is not None:
-        conditions.insert(0, f"{bucket} = {end} div {{BUCKET}}")
-        if interval.until is not None:
-            bounds[end] = f"ticks(matches, {literal(_place(interval.until, query.time))}) + WINDOW"
-            conditions.append(f"{time} < {end}")
-        else:
-            bounds[end] = f"ticks(matches, {literal(_place(str(interval.before), query.time))})"
-        if interval.since is not None:
-            bounds[since] = f"ticks(matches, {literal(_place(interval.since, query.time))}) - WINDOW"
-            conditions.append(f"{time} > {since}")
+        window = " + WINDOW" if join.trailing else ""
+        bounds[end] = f"ticks(matches, {literal(_place(join.end, query.time))}){window}"
+        leading = next((each.interval.since for each in join.components if each.interval.since is not None), None)
+        if leading is not None:
+            bounds[since] = f"ticks(matches, {literal(_place(leading, query.time))}) - WINDOW"
+    conditions = [] if join.bucket is None else [f"{bucket} = {end} div {{BUCKET}}"]
+    present = [f"{column_sql(each.variable)} IS NOT NULL" for each in join.components]
+    conditions += join.common if several else _forbids(plan, join.components[0])
+    lines = _joined(conditions, join.bucket is not None)
+    if several:
+        ways = [
+            " AND ".join([there, *_forbids(plan, each)]) for there, each in zip(present, join.components, strict=True)
+        ]
+        first, *others = (f"({way})" for way in ways)
+        lines += [literal(f"{'AND ' if lines else ''}({first} "), *(literal(f"OR {way} ") for way in others), '")"']
+    far = "WINDOW" if join.windows == 1 else f"{join.windows} * WINDOW"
     return {
         "function": join.function,
-        "variable": literal(join.variable),
-        "fill": literal(join.fill.condition),
-        "columns": ", ".join(literal(column_sql(column)) for column in join.columns),
+        "components": [
+            {
+                "variable": literal(each.variable),
+                "fill": literal(each.fill.condition),
+                "columns": ", ".join(literal(column_sql(column)) for column in each.columns),
+            }
+            for each in join.components
+        ],
+        "some": literal(" OR ".join(present)),
         "time_column": literal(column_sql(query.time)),
         "time": literal(time),
-        "conditions": _joined(conditions, join.bucket is not None),
+        "conditions": lines,
         "bounds": [(literal(name), value) for name, value in bounds.items()],
         "bucket": literal(bucket),
         "first_bucket": literal(f"{time} div {{BUCKET}}"),
-        "last_bucket": literal(f"({time} + {{WINDOW}}) div {{BUCKET}}"),
+        "last_bucket": literal(f"({time} + {{{far}}}) div {{BUCKET}}"),
+        "far": "twice the window" if join.windows > 1 else "the window",
     }
+
+
+def _forbids(plan: PhysicalPlan, each: Forbidden) -> list[str]:
+    """What an event must meet to forbid a match: its conditions, and where it is."""
+    interval, (time, end, since) = each.interval, (plan.own(role) for role in ("time", "end", "since"))
+    conditions = list(each.conditions)
+    if interval.after is not None:
+        conditions.append(_before(plan, interval.after, each.variable))
+    if interval.before is not None:
+        conditions.append(_before(plan, each.variable, interval.before))
+    if interval.until is not None:
+        conditions.append(f"{time} < {end}")
+    if interval.since is not None:
+        conditions.append(f"{time} > {since}")
+    return conditions
 
 
 def _joined(conditions: list[str], bucketed: bool) -> list[str]:

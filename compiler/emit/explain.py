@@ -14,6 +14,7 @@ from sase.compiler.plan.physical import (
     Arrays,
     Arrive,
     Buckets,
+    Choose,
     Clause,
     Combination,
     Compare,
@@ -83,7 +84,7 @@ def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
 
 def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
     """Events that Spark decides about come with a match; all else is checked while it is built."""
-    late = [group for branch in plan.branches for group in branch.groups if group.late]
+    late = [group for branch in plan.branches for group in branch.groups if group.undecided]
     kept = [
         f"of {name}, those with {' and '.join(map(str, group.late))}"
         for group in late
@@ -94,10 +95,11 @@ def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
     tests = [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences]
     listed: list[tuple[str, list[str]]] = [
         ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
+        ("Choice", [*([ONCE] if len(plan.branches) > 1 else []), *_chosen(plan)] if plan.deferred else []),
         ("Selection", [*dict.fromkeys([*kept, *tests, *(part_text(part, plan.query) for part in parts)])]),
         (
             "Negation",
-            [*dict.fromkeys(_added(plan, each, each.late, SPARK) for each in late if each.group.fold == "none")],
+            [*dict.fromkeys(_added(plan, each, SPARK) for each in late if each.group.fold == "none")],
         ),
         ("Construction", list(_walks(plan))),
         ("Scan", list(_scan(plan))),
@@ -116,12 +118,15 @@ def _walks(plan: Plan) -> Iterator[str]:
         details = [test_text(test, each.branch) for test in each.construction.equivalences]
         details += map(str, each.construction.predicates)
         details += [
-            _added(plan, group, group.predicates)
-            for group in each.groups
-            if group.group.fold == "collect" or not group.late
+            _added(plan, group) for group in each.groups if group.group.fold == "collect" or not group.undecided
         ]
         details += [f"latest {order[0]}: then {', '.join(order[1:])}" for order in each.order if len(order) > 2]
         yield from (("  " if several else "") + detail for detail in details)
+    if not plan.deferred:
+        yield from _chosen(plan)
+
+
+def _chosen(plan: Plan) -> Iterator[str]:
     query = plan.query
     chosen = [f"{mode} {name}" for name, mode in query.selection.items()]
     if chosen:
@@ -130,12 +135,13 @@ def _walks(plan: Plan) -> Iterator[str]:
         yield "events of a match are in no later one"
 
 
-def _added(plan: Plan, each: GroupPlan, predicates: Iterable[Predicate], how: str = "") -> str:
+def _added(plan: Plan, each: GroupPlan, how: str = "") -> str:
     """`no c between a and d with c.v > 3, unless e after c`"""
     tests = [test for test in each.equivalences if test not in plan.scan.partition and not _keyed(plan, each, test)]
-    conditions = _conditions(predicates, tests)
+    late = each.late if each.group.fold == "none" else ()
+    conditions = _conditions((*each.predicates, *late), tests)
     where = f" with {' and '.join(conditions)}" if conditions else ""
-    unless = [_added(plan, inner, inner.predicates).removeprefix("no ") for inner in each.groups]
+    unless = [_added(plan, inner).removeprefix("no ") for inner in each.groups]
     rest = f", unless {' or '.join(unless)}" if unless else ""
     word = "all" if each.group.fold == "collect" else "no"
     return f"{word} {group_text(each.group)}{where}{rest}{how}"
@@ -280,9 +286,11 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Select():
             yield from (("filter", condition) for condition in step.conditions)
         case AntiJoin():
-            yield "anti-join", _anti_join(step, query.time_kind)
+            yield from (("anti-join", line) for line in _anti_join(step, query.time_kind))
         case Exclude():
-            yield "filter", f"no {step.variable} in its interval with {' and '.join(step.conditions)}"
+            yield "filter", f"no {', '.join(step.variables)} in its interval{step.told}"
+        case Choose():
+            yield from (("choose", way) for way in _choice(step))
         case Result():
             what = "struct" if isinstance(step.times, Ends) else "value"
             structs = f"one {what} per variable, {'reached, ' if step.reached else ''}started_at, detected_at"
@@ -295,9 +303,19 @@ def _branch_lines(step: Combination) -> Iterator[tuple[str, str]]:
         yield "kernel", f"{'or ' if at else ''}{order_text(branch.variables, branch.before)}{checks}"
         yield from (("kernel", _group_line(group)) for group in branch.groups)
         yield from (("kernel", f"latest {order[0]}: then {', '.join(order[1:])}") for order in branch.order)
-    yield from (("kernel", f"the {mode} {name}") for name, mode in step.select)
+    if not step.deferred:
+        yield from (("kernel", way) for way in _choice(step) if way != ONCE)
+
+
+ONCE = "each match once"
+
+
+def _choice(step: Combination | Choose) -> Iterator[str]:
+    if step.once:
+        yield ONCE
+    yield from (f"the {mode} {name}" for name, mode in step.select)
     if step.exclusive:
-        yield "kernel", "events of a match are in no later one"
+        yield "events of a match are in no later one"
 
 
 def _group_line(group: Group) -> str:
@@ -317,11 +335,13 @@ def clause_text(clause: Clause) -> str:
     )
 
 
-def _anti_join(join: AntiJoin, time_kind: str) -> str:
+def _anti_join(join: AntiJoin, time_kind: str) -> Iterator[str]:
+    """A line for each component; they are one join."""
     bucket = f"on buckets of {_length(join.bucket, time_kind)}" if join.bucket else "without buckets"
-    return f"{join.variable} ({join.fill.condition}) {bucket}" + "".join(
-        f", {condition}" for condition in join.conditions
-    )
+    for at, each in enumerate(join.components):
+        common = f" {bucket}" + "".join(f", {condition}" for condition in join.common)
+        conditions = "".join(f", {condition}" for condition in each.conditions)
+        yield f"{'or ' if at else ''}{each.variable} ({each.fill.condition}){'' if at else common}{conditions}"
 
 
 # ---- the strategies -----------------------------------------------------------------------------

@@ -59,16 +59,22 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         rows.append(("window", f"{name} = {function}({each.sql}, {abs(each.step)})"))
     for name, text in plan.terms.items():
         rows.append(("value", f"{name} = {text}"))
+    for name, shift in plan.streamed.shifts.items() if plan.streamed else ():
+        rows.append(("looks back", f"{name} = {shift.column}, {-shift.step} before"))
     for name, condition in plan.fills.items():
         rows.append((f"may be {name}", condition))
-    for name, running in plan.running.items():
-        rows.append((f"is {name} if", _condition(running)))
-    rows += _automaton(plan)
+    for name, running in (*(plan.streamed.meets.items() if plan.streamed else ()), *plan.running.items()):
+        rows.append((f"is {name} if", condition_text(running)))
+    rows += [("pattern", line) for line in automaton_lines(plan)]
     rows.append(("walk", _SEARCH if plan.running else _LINEAR))
     rows.append(("next match", _skip(plan)))
     if plan.within:
         unit = " microseconds" if plan.within.in_time else ""
         rows.append(("window", f"less than {plan.within.length:,}{unit} from the first row to the last"))
+    if plan.streamed:
+        looked_at = "row" if plan.streamed.context == 1 else f"{plan.streamed.context} rows"
+        more = f", and the last {looked_at} of each key, for ever" if plan.streamed.context else ""
+        rows.append(("remembers", f"the rows of a key that are not decided yet{more}"))
     rows.append(("output", _SHOWN[plan.shown]))
     for name, look_up in plan.look_ups.items():
         rows.append(("looks up", f"{name} = {_looked_up(look_up)}"))
@@ -81,19 +87,19 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         last = head
 
 
-def _automaton(plan: RowPlan) -> Iterator[tuple[str, str]]:
+def automaton_lines(plan: RowPlan) -> Iterator[str]:
     found = plan.automaton
     names = [f"{symbol}#{at}" if found.symbols.count(symbol) > 1 else symbol for at, symbol in enumerate(found.symbols)]
 
     def listed(targets: tuple[int, ...]) -> str:
         return " | ".join("end" if each == ACCEPT else names[each] for each in targets) or "nothing"
 
-    yield "pattern", f"begins with {listed(found.start)}"
+    yield f"begins with {listed(found.start)}"
     if found.first != found.start:
-        yield "pattern", f"on the first row of a partition, begins with {listed(found.first)}"
+        yield f"on the first row of a partition, begins with {listed(found.first)}"
     for at, targets in enumerate(found.follow):
         ends = " (or the partition ends)" if at in found.ends and ACCEPT not in targets else ""
-        yield "pattern", f"{names[at]} → {listed(targets)}{ends}"
+        yield f"{names[at]} → {listed(targets)}{ends}"
 
 
 def _key(key: Key) -> str:
@@ -125,7 +131,7 @@ def _looked_up(look_up: LookUp) -> str:
             return f"{look_up.function}({look_up.column or '*'}) over the rows of {of}{semantics}"
 
 
-def _condition(condition: Condition) -> str:
+def condition_text(condition: Condition) -> str:
     match condition:
         case LookUp():
             return _looked_up(condition)
@@ -134,9 +140,9 @@ def _condition(condition: Condition) -> str:
         case Label(name):
             return name
         case Operation(sign, (part,)):
-            return f"{_condition(part)} IS NULL" if sign == "IS NULL" else f"{sign} ({_condition(part)})"
+            return f"{condition_text(part)} IS NULL" if sign == "IS NULL" else f"{sign} ({condition_text(part)})"
         case Operation(sign, parts):
-            return f" {sign} ".join(f"({_condition(part)})" for part in parts)
+            return f" {sign} ".join(f"({condition_text(part)})" for part in parts)
 
 
 def _rows(address: Address) -> str:

@@ -94,6 +94,8 @@ def _combination(kernel: Combination, window: Window | None) -> Iterator[str | C
         yield f"select={literal(kernel.select)}"
     if kernel.exclusive:
         yield "exclusive=True"
+    if kernel.deferred:
+        yield "deferred=True"
 
 
 def _branch(branch: Branch, window: Window | None) -> Call:
@@ -107,6 +109,7 @@ def _branch(branch: Branch, window: Window | None) -> Call:
 
 def _group(group: Group, window: Window | None) -> Call:
     collect = ["collect=True"] if group.collect else []
+    collect += [f"name={literal(group.name)}"] if group.name else []
     return Call("Group(", [literal(group.variables), *_relations(group, window), *collect])
 
 

@@ -16,9 +16,10 @@ LONGEST, MOST = 200, 50
 """Characters of an expression, and expressions, that are worth a place: a sum of many terms has as many sums inside."""
 
 
-def places(query: BoundQuery) -> list[tuple[str, Span]]:
-    """Spark SQL and its span. A function that may not be there stands alone, too, as Spark then names nothing else."""
-    found = (place for root in _expressions(query) for node in root.walk() for place in _places(node))
+def places(query: BoundQuery, more: Iterable[exp.Expr] = ()) -> list[tuple[str, Span]]:
+    """Spark SQL and its span, of the query's expressions and of those that are written in another way. A function that
+    may not be there stands alone, too, as Spark then names nothing else."""
+    found = (place for root in (*_expressions(query), *more) for node in root.walk() for place in _places(node))
     return list(islice(_unique(found), MOST))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import permutations
 
 from sase.compiler.core.errors import Diagnostic, Span
 from sase.compiler.core.rows import Anchor, Concat, Either, Empty, Exclude, Node, Permute, Repeat, Symbol
@@ -59,6 +60,21 @@ def automaton(pattern: Node) -> Automaton:
         ends=tuple(ends),
         excluded=numbered(program.excluded[::-1]),
     )
+
+
+def _plain(node: Node) -> bool:
+    """Whether there is only one way to match it: else its ways come before the next order of PERMUTE."""
+    match node:
+        case Symbol() | Empty() | Anchor():
+            return True
+        case Concat(parts=parts):
+            return all(map(_plain, parts))
+        case Exclude(part=part):
+            return _plain(part)
+        case Repeat(part=part, low=low, high=high):
+            return low == high and _plain(part)
+        case Either() | Permute():
+            return False
 
 
 @dataclass(frozen=True)
@@ -175,7 +191,16 @@ class _Program:
         return entry
 
     def _permute(self, parts: tuple[Node, ...], then: int) -> int:
-        """What may follow depends on which parts are left, and not on their order: they share what comes behind."""
+        """All orders, one after the other. Where a part takes its rows in one way only, what may follow depends on
+        which parts are left, and not on their order: then orders share what comes behind."""
+        if not all(map(_plain, parts)):
+            entries = []
+            for order in permutations(parts):
+                entry = then
+                for part in reversed(order):
+                    entry = self.add(part, entry)
+                entries.append(entry)
+            return self._new(_Split(tuple(entries)))
 
         @cache
         def rest(left: frozenset[int]) -> int:

@@ -74,7 +74,7 @@ def choose(
         bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
     )
     known = statistics or default_statistics(query)
-    plans = _possible(query, _strategies(query, strategy, disable, stream), disable)
+    plans = _possible(query, _strategies(query, strategy, disable, stream), disable, stream)
     choices = [each for plan in _distinct(plans) for each in _fitted_ways(plan, known, statistics, disable)]
     chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)
     _check_forced(chosen.plan)
@@ -103,12 +103,12 @@ def _strategies(query: BoundQuery, strategy: Strategy, disable: frozenset[str], 
         yield replace(strategy, equivalence=equivalence, negation=negation)
 
 
-def _possible(query: BoundQuery, strategies: Iterable[Strategy], disable: frozenset[str]) -> list[Plan]:
+def _possible(query: BoundQuery, strategies: Iterable[Strategy], disable: frozenset[str], stream: bool) -> list[Plan]:
     """Without the plans that cannot do what the user forces; an error if none can."""
     plans, refused = [], []
     for strategy in strategies:
         try:
-            plans.append(settled(rules.optimise(basic_plan(query, strategy), disable)))
+            plans.append(settled(rules.optimise(basic_plan(query, strategy), disable), stream))
         except OptionError as error:
             refused.append(error)
     if not plans:

@@ -224,8 +224,13 @@ class Columns:
 
 
 def function_name(verb: str, variable: Variable, index: int) -> str:
-    is_plain = re.fullmatch(r"[A-Za-z_]\w*", variable.name, re.ASCII)
-    return f"{verb}_{variable.name if is_plain else index + 1}"
+    return function_of(verb, variable.name, index + 1)
+
+
+def function_of(verb: str, name: str, number: int) -> str:
+    """`without_c`; the number where the name cannot be part of a function's."""
+    is_plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)
+    return f"{verb}_{name if is_plain else number}"
 
 
 def _users_names(query: BoundQuery) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
@@ -10,11 +11,21 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Before, Derived, Earliest, EquivalenceTest, Predicate
 from sase.compiler.core.fields import Path, of_event
-from sase.compiler.plan.columns import Columns, chain_sql, function_name, in_order, operand_sql, where_some_fills
+from sase.compiler.plan.bindings import Bindings, Signature, is_open, signature
+from sase.compiler.plan.columns import (
+    Columns,
+    chain_sql,
+    function_name,
+    function_of,
+    in_order,
+    operand_sql,
+    where_some_fills,
+)
 from sase.compiler.plan.logical import BranchPlan, GroupPlan, Plan
 from sase.compiler.plan.physical import (
     Arrays,
     Branch,
+    Choose,
     Clause,
     Combination,
     Compare,
@@ -27,6 +38,7 @@ from sase.compiler.plan.physical import (
     Result,
     Select,
     Slices,
+    Step,
     Ticks,
 )
 from sase.compiler.plan.reach import reach
@@ -44,21 +56,25 @@ class CombinationPlanner(Columns):
         """For each branch, what its matches have a value for; the others are NULL."""
         everything = frozenset[str]().union(*self.bound)
         self.carried = {each.name: set() for each in self.query.variables if each.name in everything}
+        self.group_names: dict[Signature, str] = {}
+        self.bindings = [[*self.bindings_of(each)] for each in self.branches]
 
     def values_of(self, each: BranchPlan) -> frozenset[str]:
-        added = [name for group in each.groups if group.collects for name in group.group.variables]
+        added = [name for group in each.groups if group.group.fold == "collect" for name in group.group.variables]
         arrays = [self.array_of[name] for name in each.branch.variables if name in self.array_of]
         return frozenset([*each.branch.variables, *added, *arrays])
 
     def plan_all(self) -> PhysicalPlan:
-        after = [*self.decided(), *self.selection()]
+        after: list[Step] = [*self.kept(), *self.excluded(), *self.selection(), *self.choice()]
         result = self.result()
         emit = self.emit()
         kernel = self.kernel(emit)
         fills = [self.fill(self.query.variable(name)) for name in kernel.variables]
         types = self.types(emit, self.query.predicates, self.query.equivalences)
         read = Read(types, None if self.stream else where_some_fills(fills))
+        groups = self.group_columns()
         travelling = self.travelling(kernel, emit)
+        travelling |= {column for events in groups.values() for columns in events.values() for column in columns}
         together = self.together(kernel, travelling, self.slices())
         steps = (*self.terms.values(), *self.keys, *together, kernel, *after, *self.arrays(), result)
         return PhysicalPlan(
@@ -69,6 +85,7 @@ class CombinationPlanner(Columns):
             selected=self.selected(read, travelling),
             roles=self.names.roles,
             flags=self.flags,
+            groups=groups,
         )
 
     def slices(self) -> Slices | None:
@@ -84,26 +101,34 @@ class CombinationPlanner(Columns):
         keys = tuple(map(self.key, self.plan.scan.partition, self.key_names))
         computes_with_time = self.stream or self.plan.scan.slice is not None
         return Combination(
-            branches=tuple(self.branch(each, emit) for each in self.branches),
+            branches=tuple(
+                self.branch(each, emit, known) for each, known in zip(self.branches, self.bindings, strict=True)
+            ),
             once=self.query.once,
             select=tuple(self.query.selection.items()),
             exclusive=self.query.consume == "exclusive",
             keys=keys,
             time=self.names.roles["time"] if computes_with_time else self.query.time,
+            deferred=self.plan.deferred,
         )
 
-    def branch(self, each: BranchPlan, emit: Mapping[str, tuple[str, ...]]) -> Branch:
+    def branch(self, each: BranchPlan, emit: Mapping[str, tuple[str, ...]], bindings: Iterable[Bindings]) -> Branch:
         branch = each.branch
         where = [*self.checks(each), *self.key_checks(each)]
         # What is collected and then not asked for need not be looked for.
-        groups = [group for group in each.groups if not group.collects or set(group.group.variables) & emit.keys()]
+        groups = [
+            self.group(group, each, branch.variables)
+            for group in each.groups
+            if not is_open(group) and (group.group.fold == "none" or set(group.group.variables) & emit.keys())
+        ]
+        groups += [self.brought(one, each) for root in bindings for one in root.all]
         return Branch(
             variables=branch.variables,
             before=_sorted(branch.before, branch.variables),
             apart=branch.apart,
             where=tuple(clause for _, clause in where),
             conditions=tuple(condition for condition, _ in where),
-            groups=tuple(self.group(group, each, branch.variables) for group in groups),
+            groups=tuple(groups),
             instant=branch.instant,
             order=each.order,
         )
@@ -116,7 +141,24 @@ class CombinationPlanner(Columns):
             apart=group.apart,
             where=(*self.group_checks(each), *self.group_key_checks(each, branch)),
             groups=tuple(self.group(inner, branch, names) for inner in each.groups),
-            collect=each.collects,
+            collect=group.fold == "collect",
+        )
+
+    def brought(self, bindings: Bindings, branch: BranchPlan) -> Group:
+        """A group whose bindings a match brings along, with the events of those around it; without what is left to
+        Spark."""
+        names = (*branch.branch.variables, *bindings.variables)
+        path = bindings.path
+        return Group(
+            variables=bindings.variables,
+            before=_sorted((pair for each in path for pair in each.group.before), names),
+            apart=tuple(apart for each in path for apart in each.group.apart),
+            where=tuple(
+                clause for each in path for clause in (*self.group_checks(each), *self.group_key_checks(each, branch))
+            ),
+            groups=tuple(self.group(inner, branch, names) for inner in path[-1].groups if not is_open(inner)),
+            collect=True,
+            name=bindings.name,
         )
 
     def checks(self, each: BranchPlan) -> list[tuple[str, Clause]]:
@@ -215,15 +257,55 @@ class CombinationPlanner(Columns):
 
     # ---- after the kernel -----------------------------------------------------------------------
 
-    def decided(self) -> Iterator[Keep | Exclude]:
-        """The groups that Spark has the last word on: each match brings their events along."""
+    def bindings_of(self, branch: BranchPlan) -> Iterator[Bindings]:
+        """What the matches of a branch bring along."""
+        seen = Counter[Signature]()
+        for each in filter(is_open, branch.groups):
+            key = signature(each)
+            seen[key] += 1
+            yield self.tree((each,), (key, seen[key]))
+
+    def tree(self, path: tuple[GroupPlan, ...], key: Signature) -> Bindings:
+        """Groups of several branches share the name of what Spark decides about alike."""
+        if key not in self.group_names:
+            self.group_names[key] = self.names.fresh(
+                "_".join(["added", *(name for each in path for name in each.group.variables)])
+            )
+        inner = enumerate(filter(is_open, path[-1].groups))
+        return Bindings(self.group_names[key], path, tuple(self.tree((*path, each), (*key, at)) for at, each in inner))
+
+    def group_columns(self) -> dict[str, dict[str, tuple[str, ...]]]:
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for each in (one for roots in self.bindings for root in roots for one in root.all):
+            found[each.name] = {
+                name: in_order(self.query.variable(name), columns or {self.query.time})
+                for name, columns in each.columns.items()
+            }
+        return found
+
+    def excluded(self) -> Iterator[Exclude]:
+        """The groups that Spark has the last word on: each match brings their bindings along."""
+        roots = {root.name: root for roots in self.bindings for root in roots}
+        functions = Counter[str]()
+        for number, (name, root) in enumerate(roots.items(), 1):
+            for each in root.all:
+                self.carry(*((place.table, place.name) for place in each.asked if place.table not in each.columns))
+            everywhere = all(any(other.name == name for other in others) for others in self.bindings)
+            absent = "" if everywhere else f"{scalars.column_sql(name)} IS NULL OR "
+            function = function_of("without", "_".join(root.variables), number)
+            functions[function] += 1
+            again = f"_{functions[function]}" if functions[function] > 1 else ""
+            asked = [condition for each in root.all for condition in each.conditions]
+            yield Exclude(root.variables, function + again, root.told, absent + root.absent(), tuple(asked))
+
+    def kept(self) -> Iterator[Keep]:
+        """Of what is collected, what Spark has the last word on."""
         found: dict[str, dict[int, tuple[Predicate, ...]]] = {}
-        folds: dict[str, str] = {}
         for at, each in enumerate(self.branches):
-            for group in (group for group in each.groups if group.late):
-                (name,) = group.group.variables
-                found.setdefault(name, {})[at] = group.late
-                folds[name] = group.group.fold
+            for group in each.groups:
+                if group.group.fold == "collect" and group.late:
+                    (name,) = group.group.variables
+                    found.setdefault(name, {})[at] = group.late
         for index, (name, late) in enumerate(found.items()):
             asked: dict[Condition, list[int]] = {}
             for at, parts in late.items():
@@ -234,12 +316,12 @@ class CombinationPlanner(Columns):
                 self.carry((name, self.query.time))
             guarded = [(self.guarded(condition, at, [*late]), at) for condition, at in asked.items()]
             conditions = tuple(text if at == [*late] else f"({text})" for text, at in guarded)
-            variable = self.query.variable(name)
-            if folds[name] == "collect":
-                yield Keep(name, function_name("keep", variable, index), conditions)
-            else:
-                optional = any(name not in values for values in self.bound)
-                yield Exclude(name, function_name("without", variable, index), conditions, optional)
+            yield Keep(name, function_name("keep", self.query.variable(name), index), conditions)
+
+    def choice(self) -> Iterator[Choose]:
+        if self.plan.deferred:
+            exclusive = self.query.consume == "exclusive"
+            yield Choose(self.query.once and len(self.branches) > 1, tuple(self.query.selection.items()), exclusive)
 
     def selection(self) -> Iterator[Select]:
         asked: dict[Condition, list[int]] = {}
@@ -260,6 +342,9 @@ class CombinationPlanner(Columns):
         sql, names = condition
         if asked == among:
             return sql
+        if self.plan.deferred:  # a candidate says of which branch it is
+            branches = ", ".join(str(at) for at in among if at not in asked)
+            return f"{scalars.column_sql(self.names.roles['candidate'])}.branch IN ({branches}) OR ({sql})"
         sometimes = [name for name in sorted(names) if any(name not in self.bound[at] for at in among)]
         if asked == [at for at in among if names <= self.bound[at]]:
             self.carry(*((name, self.query.time) for name in sometimes))

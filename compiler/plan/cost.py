@@ -38,18 +38,21 @@ class _Sequences(Estimate):
         edges = sum(visited)
         joined, compared = 0.0, 0.0
         left = sequences if plan.negation_first else matches
-        for negation in plan.negations:
-            more_joined, more_compared = self.anti_join(negation, left)
-            joined, compared = joined + more_joined, compared + more_compared
-            left *= self.survival(negation)
-            matches *= self.survival(negation)
+        joins = dict.fromkeys(negation.alike for negation in plan.negations)
+        for alike in joins:
+            joined += left
+            for negation in (each for each in plan.negations if each.alike == alike):
+                copies, pairs = self.anti_join(negation, left)
+                joined, compared = joined + copies, compared + pairs
+                left *= self.survival(negation)
+                matches *= self.survival(negation)
         searched = edges * constants.edge + sequences * constants.sequence
         even, uneven = self.hottest(1, cores), self.hottest(len(self.states), cores)
         late = sequences * constants.select if plan.selection.equivalences or plan.selection.predicates else 0.0
         kernel = moved * even + (searched + late) * uneven
         if not plan.needs_kernel:
             kernel = 0.0
-        stages = 1 + len(plan.negations)
+        stages = 1 + len(joins)
         seconds = constants.stage * stages + self.statistics.events * constants.read / cores + kernel
         seconds += (joined * constants.joined + compared * constants.compared) / cores
         return Cost(relevant, shuffled, shuffled * width, instances, edges, sequences, matches, joined, uneven, seconds)
@@ -123,11 +126,11 @@ class _Sequences(Estimate):
     # ---- anti-joins -----------------------------------------------------------------------------
 
     def anti_join(self, negation: Negation, matches: float) -> tuple[float, float]:
-        """Rows that are moved to the join, and pairs that share its keys and bucket."""
+        """Negated events that are moved to the join, and pairs that share its keys and bucket."""
         negated = self.filling(self.query.variable(negation.variable))
         if self.query.within is None:
-            return negated + matches, matches * self.forbidding(negation)
+            return negated, matches * self.forbidding(negation)
         window = float(self.query.within.ticks)
         bucket = float(self.plan.bucket or window)
         pairs = matches * self.forbidding(negation) * (1.0 + bucket / window)
-        return negated * (1.0 + window / bucket) + matches, pairs
+        return negated * (1.0 + window / bucket), pairs

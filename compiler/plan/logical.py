@@ -35,6 +35,11 @@ class Negation:
     predicates: tuple[Predicate, ...]
     equivalences: tuple[EquivalenceTest, ...]
 
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """One anti-join does for components that agree on the same attributes with a match: it hashes the same."""
+        return tuple((test, test.attribute(self.variable)) for test in self.equivalences)
+
 
 @dataclass(frozen=True)
 class SequenceConstruction:
@@ -70,9 +75,14 @@ class GroupPlan:
     """Left to Spark, to which the match brings the events along."""
 
     @property
+    def undecided(self) -> tuple[Predicate, ...]:
+        """What is left to Spark, of the groups in it, too."""
+        return (*self.late, *(part for inner in self.groups for part in inner.undecided))
+
+    @property
     def collects(self) -> bool:
         """Whether a match gets its events: because they are wanted, or for Spark to decide about."""
-        return self.group.fold == "collect" or bool(self.late)
+        return self.group.fold == "collect" or bool(self.undecided)
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,9 @@ class Plan:
     branches: tuple[BranchPlan, ...] = ()
     """Of a pattern that is no sequence: what is checked of each branch, in the place of `construction`, `selection`
     and `negations`. The window is part of them: it bounds where candidates are looked for."""
+    deferred: bool = False
+    """Whether the choice among candidates (each match once, first and last, consumption) comes behind what Spark
+    decides; see `settle`."""
 
     @property
     def needs_kernel(self) -> bool:

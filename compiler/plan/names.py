@@ -17,6 +17,7 @@ ROLES = (
     "code",
     "started",
     "detected",
+    "candidate",
 )
 """What a job may need a column for, whatever the query. Each has its name before any variable asks for one."""
 

@@ -7,9 +7,11 @@ follow `PhysicalPlan.steps`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
+
+from sqlglot import exp
 
 from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode
 
@@ -72,6 +74,8 @@ class Group:
     where: tuple[Clause, ...]
     groups: tuple[Group, ...]
     collect: bool
+    name: str | None = None
+    """Where its bindings come, for Spark to decide which of them forbid a match."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
@@ -242,6 +246,8 @@ class Combination:
     exclusive: bool
     keys: tuple[str, ...]
     time: str
+    deferred: bool = False
+    """It reports candidates, and `Choose` comes later."""
     cross: tuple[str, ...] = ()
 
     @property
@@ -303,18 +309,42 @@ class Select:
 
 
 @dataclass(frozen=True)
-class AntiJoin:
-    """Negation on time buckets: one function of the job."""
+class Forbidden:
+    """A negated component that is looked for by an anti-join."""
 
     variable: str
     interval: Interval
-    function: str
     fill: Fill
     columns: tuple[str, ...]
     conditions: tuple[str, ...]
     """Equalities and P-, over `variable.attribute`, beside the interval."""
+
+
+@dataclass(frozen=True)
+class AntiJoin:
+    """Negation on time buckets: one function of the job, and one scan, for all components that it looks for."""
+
+    function: str
+    components: tuple[Forbidden, ...]
+    common: tuple[str, ...]
+    """Of several components: the equalities that all of them ask for, of whichever of them an event is."""
+    end: str
+    """The variable whose event ends the last interval, or from which on a window does."""
     bucket: int | None
     """The length of a time bucket in ticks; None without a window."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(each.variable for each in self.components)
+
+    @property
+    def trailing(self) -> bool:
+        return any(each.interval.until is not None for each in self.components)
+
+    @property
+    def windows(self) -> int:
+        """How many windows before its end an interval may begin."""
+        return 2 if self.trailing and any(each.interval.since is not None for each in self.components) else 1
 
 
 @dataclass(frozen=True)
@@ -332,13 +362,25 @@ class LookUp:
 
 @dataclass(frozen=True)
 class Exclude:
-    """In a stream, what an event that was looked up must meet to forbid a match."""
+    """What events that a match has brought along must meet to forbid it."""
 
-    variable: str
+    variables: tuple[str, ...]
     function: str
-    conditions: tuple[str, ...]
-    optional: bool = False
-    """Some matches bring none along: a branch without such a component."""
+    told: str
+    """The conditions, in words."""
+    sql: str
+    """What a match must meet."""
+    asked: tuple[exp.Expr, ...] = ()
+    """Conditions that are written in another way than the query has them."""
+
+
+@dataclass(frozen=True)
+class Choose:
+    """Of the candidates that are matches: each match once, then `first` and `last`, and what is used up."""
+
+    once: bool
+    select: tuple[tuple[str, Mode], ...]
+    exclusive: bool
 
 
 @dataclass(frozen=True)
@@ -394,7 +436,7 @@ class Result:
 
 Step = (
     Read | Arrive | Fill | Computed | Slices | Shuffle | Release | Buckets | Remember | Sort | Kernel | Combination
-    | Single | LookUp | Within | Select | AntiJoin | Exclude | Arrays | Keep | Result
+    | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Arrays | Keep | Result
 )  # fmt: skip
 
 
@@ -414,6 +456,8 @@ class PhysicalPlan:
     """The names of our columns by what they hold: see `names.ROLES`."""
     flags: str
     """Before a variable's name, it makes the column that says whether an event may fill the variable."""
+    groups: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The columns that a match keeps of the events in the bindings of its groups."""
 
     def own(self, role: str) -> str:
         return self.roles[role]

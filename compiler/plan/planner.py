@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import EquivalenceTest
-from sase.compiler.core.fields import Path, attribute_of, of_event
+from sase.compiler.core.fields import Path, attribute_of, of_event, of_variable
 from sase.compiler.plan.columns import (
     Columns,
     chain_sql,
     declared,
     function_name,
+    function_of,
     in_order,
     operand_sql,
     where_some_fills,
@@ -29,6 +30,7 @@ from sase.compiler.plan.physical import (
     Computed,
     Ends,
     Exclude,
+    Forbidden,
     Interval,
     Kernel,
     LookUp,
@@ -61,12 +63,12 @@ class _Planner(Columns):
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
-        negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.conditions]
+        negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.told]
         result = self.result()
         emit = self.emit()
         inside = [self.query.variable(state.variable) for state in kernel.negated] if kernel else []
         fills = [*map(self.fill, (*self.query.positive, *inside)), *(component.fill for component in looked_up)]
-        anti_joined = [join.fill for join in negation if isinstance(join, AntiJoin)]
+        anti_joined = [each.fill for join in negation if isinstance(join, AntiJoin) for each in join.components]
         types = self.types(emit, self.query.predicates, self.query.equivalences)
         some = None if self.stream or self.query.arrivals else where_some_fills([*fills, *anti_joined])
         read = Read(types, some)
@@ -207,21 +209,41 @@ class _Planner(Columns):
             yield Select(tuple(conditions))
 
     def anti_joins(self) -> Iterator[AntiJoin]:
-        for index, negation in enumerate(self.plan.negations):
-            variable, interval = self.query.variable(negation.variable), self.interval(negation.variable)
-            conditions, own = self.after_the_kernel(negation, negation.equivalences)
-            own |= {self.query.time, *self.tie_breaker}
-            for name in interval.variables:
-                self.carry(*((name, column) for column in (self.query.time, *self.tie_breaker)))
+        """Events are read once for all negated components for which one join will do."""
+        alike: dict[tuple[object, ...], list[Negation]] = {}
+        for negation in self.plan.negations:
+            alike.setdefault(negation.alike, []).append(negation)
+        for number, negations in enumerate(alike.values(), 1):
+            components = [self.forbidden(negation, several=len(negations) > 1) for negation in negations]
+            trailing = [each.interval.until for each in components if each.interval.until is not None]
+            ends = [each.interval.before for each in components if each.interval.before is not None]
             yield AntiJoin(
-                variable=variable.name,
-                interval=interval,
-                function=function_name("without", variable, index),
-                fill=self.fill(variable),
-                columns=in_order(variable, own),
-                conditions=tuple(conditions),
+                function=function_of("without", "_or_".join(each.variable for each in negations), number),
+                components=tuple(components),
+                common=tuple(self.common(negations)) if len(negations) > 1 else (),
+                end=trailing[0] if trailing else max(ends, key=self.query.chain.variables.index),
                 bucket=self.plan.bucket,
             )
+
+    def forbidden(self, negation: Negation, several: bool) -> Forbidden:
+        variable, interval = self.query.variable(negation.variable), self.interval(negation.variable)
+        conditions, own = self.after_the_kernel(negation, negation.equivalences)
+        if several:
+            conditions = conditions[len(negation.equivalences) :]  # the tests are common to all
+        own |= {self.query.time, *self.tie_breaker}
+        for name in interval.variables:
+            self.carry(*((name, column) for column in (self.query.time, *self.tie_breaker)))
+        return Forbidden(variable.name, interval, self.fill(variable), in_order(variable, own), tuple(conditions))
+
+    def common(self, negations: Sequence[Negation]) -> Iterator[str]:
+        """An event has one value of an attribute, whichever of the components it is."""
+        for test in negations[0].equivalences:
+            values = []
+            for negation in negations:
+                attribute = test.attribute(negation.variable)
+                assert attribute is not None
+                values.append(scalars.sql(of_variable(negation.variable, attribute)))
+            yield f"{scalars.sql(of_variable(*test.positive[0]))} = coalesce({', '.join(values)})"
 
     def looked_up(self) -> Iterator[tuple[LookUp, Exclude]]:
         """The anti-joins of a stream. The interval is the runtime's; only conditions on attributes are left."""
@@ -235,10 +257,14 @@ class _Planner(Columns):
                 own.add(self.query.time)
             columns, interval = in_order(variable, own), self.interval(variable.name)
             looked_up = LookUp(variable.name, interval, keyed, self.fill(variable), columns)
-            yield looked_up, Exclude(variable.name, function_name("without", variable, index), tuple(conditions))
+            name = scalars.column_sql(variable.name)
+            forbidden = f"NOT exists({name}, {name} -> ({' AND '.join(conditions)}) IS TRUE)"
+            function = function_name("without", variable, index)
+            told = f" with {' and '.join(conditions)}" if conditions else ""
+            yield looked_up, Exclude((variable.name,), function, told, forbidden)
 
     def after_the_kernel(self, negation: Negation, tests: Iterable[EquivalenceTest]) -> tuple[list[str], set[str]]:
-        """The conditions on a negated component that Spark is left with, and its attributes in them."""
+        """The conditions on a negated component that Spark is left with, tests first, and its attributes in them."""
         name = negation.variable
         conditions, own = [], set[str]()
         for test in tests:

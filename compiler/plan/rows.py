@@ -17,7 +17,7 @@ from sase.compiler.core.durations import UNITS, microseconds
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import Address, At, Classifier, MatchNumber, Over, RowClause, Shown, Skip, Window
 from sase.compiler.core.scalars import column_sql, conjunction, sql, unparenthesised
-from sase.compiler.plan.automaton import Automaton, TooLarge, automaton
+from sase.compiler.plan.automaton import ACCEPT, Automaton, TooLarge, automaton
 
 T = TypeVar("T")
 
@@ -39,6 +39,14 @@ class Neighbour:
     """A value `step` rows of the partition away."""
 
     sql: str
+    step: int
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A column of the row that stands `step` rows further, looked up by the worker."""
+
+    column: str
     step: int
 
 
@@ -79,6 +87,17 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Streamed:
+    """What differs on a stream, which has no window functions: values of rows before come from the worker."""
+
+    shifts: dict[str, Shift]
+    meets: dict[str, Condition]
+    """For some variables, what a row must also meet, given the rows before it."""
+    context: int
+    """How many rows of a key are looked back to for ever, whatever the window."""
+
+
+@dataclass(frozen=True)
 class RowPlan:
     clause: RowClause
     automaton: Automaton
@@ -97,6 +116,7 @@ class RowPlan:
     """and what it must meet beside that, given the rows that were mapped before."""
     look_ups: dict[str, LookUp]
     measures: tuple[Output, ...]
+    streamed: Streamed | None = None
 
     @property
     def shown(self) -> Shown:
@@ -111,12 +131,12 @@ class RowPlan:
         return self.clause.within
 
 
-def row_plan(clause: RowClause, text: str, filename: str) -> RowPlan:
+def row_plan(clause: RowClause, text: str, filename: str, stream: bool = False) -> RowPlan:
     try:
         found = automaton(clause.pattern)
     except TooLarge as error:
         raise SaseError([error.diagnostic], text, filename) from None
-    planner = _Planner(clause, found)
+    planner = _Planner(clause, found, stream)
     plan = planner.plan()
     if planner.found:
         raise SaseError(planner.found, text, filename)
@@ -127,10 +147,12 @@ def row_plan(clause: RowClause, text: str, filename: str) -> RowPlan:
 class _Planner:
     clause: RowClause
     automaton: Automaton
+    stream: bool
     computed: dict[str, str] = field(default_factory=dict)
     neighbours: dict[str, Neighbour] = field(default_factory=dict)
     terms: dict[str, str] = field(default_factory=dict)
     look_ups: dict[str, LookUp] = field(default_factory=dict)
+    shifts: dict[str, Shift] = field(default_factory=dict)
     found: list[Diagnostic] = field(default_factory=list)
 
     def plan(self) -> RowPlan:
@@ -142,13 +164,19 @@ class _Planner:
         plain = (*by, *(key.column for key in order))
         fills: dict[str, str] = {}
         running: dict[str, Condition] = {}
+        meets: dict[str, Condition] = {}
         for name in dict.fromkeys(self.automaton.symbols):
             parts = _parts(clause.define[name]) if name in clause.define else []
             alone = [part for part in parts if _about_one_row(part)]
+            if self.stream:
+                looking_back = [part for part in alone if _steps(part)]
+                alone = [part for part in alone if not _steps(part)]
+                if looking_back:
+                    meets[name] = self._conjunction(looking_back)
             fills[name] = self._row_sql(conjunction(alone)) if alone else "true"
-            rest = [self._condition(part) for part in parts if not _about_one_row(part)]
+            rest = [part for part in parts if not _about_one_row(part)]
             if rest:
-                running[name] = rest[0] if len(rest) == 1 else Operation("AND", tuple(rest))
+                running[name] = self._conjunction(rest)
         measures = tuple(Output(measure.name, self._measure(measure.expression)) for measure in clause.measures)
         return RowPlan(
             clause=clause,
@@ -163,7 +191,12 @@ class _Planner:
             running=running,
             look_ups=self.look_ups,
             measures=measures,
+            streamed=Streamed(self.shifts, meets, context(clause, self.automaton)) if self.stream else None,
         )
+
+    def _conjunction(self, parts: list[exp.Expr]) -> Condition:
+        conditions = tuple(map(self._condition, parts))
+        return conditions[0] if len(conditions) == 1 else Operation("AND", conditions)
 
     def _key(self, expression: exp.Expr, role: str) -> str:
         if (name := _column(expression)) is not None:
@@ -178,14 +211,19 @@ class _Planner:
 
     def _here(self, part: At) -> exp.Expr:
         """A value of the row at hand."""
-        if part.step:
+        if part.step and not self.stream:
             return _named(self._neighbour(part))
         inner: exp.Expr = part.this.copy()
         return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func | exp.Dot) else exp.Paren(this=inner)
 
     def _neighbour(self, part: At) -> str:
+        if self.stream:
+            return self._shifted(self._term(part.this), part.step)
         role = "before" if part.step < 0 else "after"
         return _own(self.neighbours, role, Neighbour(sql(part.this), part.step))
+
+    def _shifted(self, column: str, step: int) -> str:
+        return _own(self.shifts, "before", Shift(column, step)) if step else column
 
     def _term(self, value: exp.Expr) -> str:
         """The column that holds a value of a single row."""
@@ -201,15 +239,16 @@ class _Planner:
         own = [part for part in node.walk() if isinstance(part, At | Over | Classifier | MatchNumber)]
         if not own:
             return self._constant(node)
-        addresses = {part.address for part in own if isinstance(part, At)}
-        if len(addresses) == 1 and all(isinstance(part, At) for part in own):
-            (address,) = addresses
-            alone = address.current or _strict(node)
+        # In batch, Spark has put the values of neighbours beside those of each row.
+        rows = {(part.address, part.step if self.stream else 0) for part in own if isinstance(part, At)}
+        if len(rows) == 1 and all(isinstance(part, At) for part in own):
+            ((address, step),) = rows
+            alone = (address.current and not step) or _strict(node)
         else:
             alone = False
         if alone:
             value = _replaced(node, lambda part: self._here(part) if isinstance(part, At) else None)
-            return LookUp("At", address, self._term(value))
+            return LookUp("At", address, self._shifted(self._term(value), step))
         match node:
             case Over() | Classifier() | MatchNumber():
                 return self._looked_up(node)
@@ -268,15 +307,12 @@ class _Planner:
         return LookUp("At", Address(None), self._term(node))
 
     def _refuse(self, node: exp.Expr) -> Condition:
-        places = [part.meta for part in node.walk() if "start" in part.meta]
-        span = self.clause.span
-        if places:
-            span = Span(min(each["start"] for each in places), max(each["end"] for each in places) + 1)
+        rows = "rows" if _steps(node) and self.stream else "rows of a match"
         self.found.append(
             Diagnostic(
-                "this takes values of several rows of a match, and a condition on several rows may only compare and "
+                f"this takes values of several {rows}, and a condition on several rows may only compare and "
                 "add: = <> < <= > >= + - * / BETWEEN IN, AND OR NOT, IS NULL, aggregates",
-                span,
+                place(node, self.clause.span),
                 "functions are for one row: write B.ts - A.ts < INTERVAL '1' DAY for datediff(B.ts, A.ts) < 1, and "
                 "A.x IS NULL OR … for coalesce(A.x, …)",
             )
@@ -363,6 +399,52 @@ def _own(known: dict[str, T], role: str, value: T) -> str:
     name = f"{PREFIX}{role}_{len(known) + 1}"
     known[name] = value
     return name
+
+
+def _steps(node: exp.Expr) -> bool:
+    """Whether it looks at other rows of the partition."""
+    return any(isinstance(part, At) and part.step for part in node.walk())
+
+
+def place(node: exp.Expr, otherwise: Span) -> Span:
+    """From the first name in it to the last."""
+    places = [part.meta for part in node.walk() if "start" in part.meta]
+    if not places:
+        return otherwise
+    return Span(min(each["start"] for each in places), max(each["end"] for each in places) + 1)
+
+
+def context(clause: RowClause, automaton: Automaton) -> int:
+    """How many rows before the first one of a match its values may look at, or must know of: for `^`, and for numbers.
+
+    A condition on the n-th row of a match looks at rows of the match itself, if it looks back less than n rows.
+    """
+    depth = _depths(automaton)
+    needed = 1 if automaton.first != automaton.start else 0
+    for name, condition in clause.define.items():
+        least = min((depth[at] for at, symbol in enumerate(automaton.symbols) if symbol == name), default=0)
+        for part in condition.walk():
+            if isinstance(part, At) and part.step < 0:
+                needed = max(needed, -part.step - (least if part.address.current else 0))
+    for part in (part for measure in clause.measures for part in measure.expression.walk()):
+        if isinstance(part, At) and part.step < 0:
+            needed = max(needed, -part.step)
+    numbered = (*clause.define.values(), *(measure.expression for measure in clause.measures))
+    return max(needed, int(any(each.find(MatchNumber) for each in numbered)))
+
+
+def _depths(automaton: Automaton) -> list[int]:
+    """Of each position, how many rows of a match stand before it at least."""
+    depth = [len(automaton.symbols)] * len(automaton.symbols)
+    waiting, rows = {each for each in (*automaton.start, *automaton.first) if each != ACCEPT}, 0
+    while waiting:
+        for position in waiting:
+            depth[position] = rows
+        rows += 1
+        waiting = {
+            each for position in waiting for each in automaton.follow[position] if each != ACCEPT and depth[each] > rows
+        }
+    return depth
 
 
 def _column(node: exp.Expr) -> str | None:

@@ -73,8 +73,8 @@ FRAME, COUNTER = range(2)
 BEGIN, END, BRANCH = range(3)
 """Columns of `Program.frames` and, with the branch, of `Program.walks`: a run of steps."""
 
-FOLDED, OF_BRANCH = range(2)
-"""Columns of `Program.folds`."""
+FOLDED, OF_BRANCH, COLUMN = range(3)
+"""Columns of `Program.folds`: a group that collects, its branch, and where the rows of its first variable go."""
 
 LATEST, EARLIEST, AT, DERIVED = range(4)
 """Kinds of instants."""
@@ -97,8 +97,8 @@ class Program(NamedTuple):
     instants: Ints  # [branch, 3]
     bound: Ints  # the positive variables of each branch, as state bits
     back: Ints  # how long before the latest row a variable's candidates can be, at most
-    folds: Ints  # [group that collects, 2]: its frame and its branch
-    columns: Ints  # of each variable: its place among those that are collected, or -1
+    folds: Ints  # [group that collects, 3]
+    collected: int  # how many variables are collected
     indices: Ints  # [index, 2]: a variable, and the term by which its rows may be sorted
     partners: Ints  # [equality, 6]: see `candidates`
     hold: int  # how long after its latest event a match is due; 0 where its instant says when
@@ -227,13 +227,13 @@ def walk(program: Program, events: Events, walks: Walks, matches: Ints, out: Int
     A match is the row of each positive variable, -1 where it is not bound; then its branch, and the ticks of its
     earliest event and of its instant.
 
-    With them, writes the bindings of their groups that collect: those of the collected variable c in match m to
+    With them, writes the bindings of their groups that collect: the rows of the collected variable c in match m to
     out[c, offsets[c, m] : offsets[c, m + 1]]. Returns how many matches had room for all of theirs.
     """
     positives, hold, since, until = program.positives, program.hold, events.since, events.until
     steps, bounds, others, inner, frames = program.steps, program.bounds, program.others, program.inner, program.frames
     atoms, clauses, numbers, table = program.atoms, program.clauses, program.numbers, program.walks
-    instants, folds, columns, backs = program.instants, program.folds, program.columns, program.back
+    instants, folds, backs = program.instants, program.folds, program.back
     bound, starts, indices = program.bound, program.starts, program.indices
     position, time, states, groups = events.position, events.time, events.states, events.groups
     terms, stop = events.terms, events.stop
@@ -435,7 +435,7 @@ def walk(program: Program, events: Events, walks: Walks, matches: Ints, out: Int
             continue
         if folding:
             for i in range(first[0], last[0] + 1):
-                c = columns[steps[i, VARIABLE]]
+                c = folds[fold - 1, COLUMN] + i - first[0]
                 if offsets[c, found + 1] == out.shape[1]:
                     return found
                 out[c, offsets[c, found + 1]] = chosen[steps[i, VARIABLE]]
@@ -483,8 +483,8 @@ def _compiled() -> Any:
     types: Any = numba.types
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table, kept, kept_table, events = table_types()
-    fields = {"positives": integer, "starts": integer, "hold": integer}
-    fields |= dict.fromkeys(("others", "clauses", "numbers", "bound", "back", "columns"), given)
+    fields = dict.fromkeys(("positives", "starts", "hold", "collected"), integer)
+    fields |= dict.fromkeys(("others", "clauses", "numbers", "bound", "back"), given)
     program = named([fields.get(field, given_table) for field in Program._fields], Program)
     walks = named([kept] * len(Walks._fields), Walks)
     return in_machine_code(walk, integer(program, events, walks, given_table, kept_table, kept_table))
@@ -568,7 +568,7 @@ class Combinations:
 
         As many matches at a time as have room for that many rows, and one in any case.
         """
-        variables = int(self.program.columns.max(initial=-1)) + 1
+        variables = self.program.collected
         begin = 0
         while begin < len(matches):
             found = np.empty((variables, room), np.int64)

@@ -86,6 +86,8 @@ def _check_scope(each: Branch | Group, scope: tuple[str, ...]) -> None:
             raise ValueError("a group needs a variable")
         if group.collect and isinstance(each, Group):
             raise ValueError("a group that collects stands in a branch")
+        if group.collect and len(group.variables) > 1 and not group.name:
+            raise ValueError("a group that collects several variables needs a name")
         _check_scope(group, (*scope, *group.variables))
 
 
@@ -105,6 +107,11 @@ class _Builder:
         self.folds: list[list[int]] = []
         self.indices: dict[tuple[int, int], int] = {}
         self.back = [0] * len(self.number)
+        self.column: dict[str, int] = {variable: at for at, variable in enumerate(pattern.collected)}
+        self.collected = len(self.column)
+        for name, variables in pattern.bindings.items():
+            self.column[name] = self.collected
+            self.collected += len(variables)
         sizes = [len(part) for part in Counters.of(pattern)]
         self.rejected, self.killed, self.repeated = (int(end) for end in np.cumsum(sizes)[1:4])
 
@@ -117,8 +124,6 @@ class _Builder:
             first_clause += len(branch.where)
             first_group += sum(not group.collect for group in branch.groups)
         latest = {self.steps[begin][VARIABLE] for begin, _, _ in self.walks}
-        collected = self.pattern.collected
-        places = [collected.index(variable) if variable in collected else -1 for variable in self.number]
         atoms = [atom_row(atom, self.number, self.columns) for clause in self.clauses for atom in clause]
         return Program(
             positives=len(self.pattern.positive),
@@ -135,11 +140,11 @@ class _Builder:
             instants=_table([self.instant(branch) for branch in self.pattern.branches], 3),
             bound=np.array([self.bits(branch.variables) for branch in self.pattern.branches], np.int64),
             back=np.array([min(ticks, MOST) for ticks in self.back], np.int64),
-            folds=_table(self.folds, 2),
+            folds=_table(self.folds, 3),
+            collected=self.collected,
             indices=_table(list(self.indices), 2),
             partners=_table(list(self.partners()), 6),
             hold=held(self.pattern) or 0,
-            columns=np.array(places, np.int64),
         )
 
     def bits(self, variables: Iterable[str]) -> int:
@@ -163,7 +168,7 @@ class _Builder:
         forbidding = [group for group in branch.groups if not group.collect]
         inner = [(self.needed(order, group), self.group(order, group), first_group + at)
                  for at, group in enumerate(forbidding) if extended(order, group).possible]  # fmt: skip
-        if self.pattern.once:
+        if self.pattern.once and not self.pattern.deferred:
             for earlier in self.pattern.branches[:number]:
                 if set(earlier.variables) == set(branch.variables) and order_of(earlier).possible:
                     inner.append((frozenset(branch.variables), self.repetition(earlier), self.repeated))
@@ -176,7 +181,7 @@ class _Builder:
             self.walks.append([begin, end, number])
         for group in branch.groups:
             if group.collect:
-                self.folds.append([self.group(order, group), number])
+                self.folds.append([self.group(order, group), number, self.column[group.name or group.variables[0]]])
 
     def reach_back(self, branch: Branch) -> None:
         """How long before the latest row each variable's candidates can be, in this branch or another."""

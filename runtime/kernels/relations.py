@@ -125,7 +125,8 @@ def scopes(order: Order, each: Branch | Group) -> Iterator[tuple[Order, tuple[st
 def held(pattern: Combination) -> int | None:
     """How long after its latest event a match is due, where the matches of a moment are decided together, in the order
     of moments: when all of them are certain. None where each is due by itself."""
-    return max(map(_wait, pattern.branches)) if pattern.select or pattern.exclusive else None
+    together = pattern.select or pattern.exclusive or (pattern.deferred and pattern.once)
+    return max(map(_wait, pattern.branches)) if together else None
 
 
 def _wait(branch: Branch) -> int:

@@ -8,14 +8,15 @@ the most preferred live position. Since whatever is live can be completed, no st
 and `before(S)` those behind which one of S may follow, or the match may end. Both are unions over bits, and so are
 looked up byte by byte: one look-up a row for up to 8 positions.
 
-The rows of the last group may go on in a later chunk. What follows them is unknown, and everything is taken to be
-possible there. So a walk that ends within the known rows took the right way (what it left aside is dead for sure), and
-one that reaches the end of the known rows is undecided: its match is left to a later chunk, with the rows from its
-first on.
+A group may be *open*: more of its rows may follow in a later chunk, or a later micro-batch. What follows is unknown,
+and everything is taken to be possible there. So a walk that ends within the known rows took the right way (what it
+left aside is dead for sure), and one that reaches the end of the known rows is undecided: its match is left for later,
+with the rows from its first on.
 
 With WITHIN, a bit is not enough: the rest must be completed within the window, which depends on where the match began.
 There `reach[i, p]` is the first row on which a match that takes row i with position p can end. The window of a start is
-a range of rows, and a position is live if its reach lies in there.
+a range of rows, and a position is live if its reach lies in there. No row will follow before the time `known`: so a
+start whose window has ended by then is decided, as if its group were not open.
 
 Invariants
 ----------
@@ -60,10 +61,13 @@ ROW, GROUP, NUMBER, STATUS, FOUND, USED = range(6)
 """Slots of the cursor: the next row at which a match may begin, its group, the number of the last match of that group,
 why `walk` returned, and how many matches and labels it has written."""
 
-FULL, OVER, UNDECIDED, NOWHERE, BACK, EXHAUSTED, OVERFLOW = range(7)
-"""`STATUS`: the output is full; all rows are done; the match at ROW depends on rows to come; AFTER MATCH SKIP goes to a
-variable that the match at ROW has no row of; or to that row itself; the search at ROW has spent the budget; a number in
-a condition is too large there."""
+FULL, OVER, NOWHERE, BACK, EXHAUSTED, OVERFLOW = range(6)
+"""`STATUS`: the output is full; all groups are done, as far as they can be; AFTER MATCH SKIP goes to a variable that
+the match at ROW has no row of; or to that row itself; the search at ROW has spent the budget; a number in a condition
+is too large there."""
+
+BEGINNING = -(2**63)
+"""`Rows.known`, where nothing is known of the rows to come."""
 
 
 class Tables(NamedTuple):
@@ -90,8 +94,24 @@ class Rows(NamedTuple):
     symbols: Ints  # bit v: may be mapped to variable v
     groups: Ints
     time: Ints  # empty without a window
-    begun: int  # 1: rows of the first group have gone before
-    goes_on: int  # 1: rows of the last group may follow
+    begun: Ints  # [group] 1: rows of it have gone before,
+    number: Ints  # [group] and the last match among them had this number
+    open: Ints  # [group] 1: more rows of it may follow,
+    known: int  # and none of them before this time
+
+
+def in_one_piece(symbols: Ints, groups: Ints, time: Ints, begun: bool, number: int, goes_on: bool) -> Rows:
+    """A chunk of a partition: rows of the first group may have gone before, and rows of the last one may follow."""
+    flags = np.zeros((3, len(groups) - 1), np.int64)
+    flags[0, 0], flags[1, 0], flags[2, -1] = begun, number, goes_on
+    return Rows(symbols, groups, time, flags[0], flags[1], flags[2], BEGINNING)
+
+
+class Ends(NamedTuple):
+    """How far the groups have come."""
+
+    row: Ints  # [group]: from here on, nothing is decided
+    number: Ints  # [group]: of the last match
 
 
 class Found(NamedTuple):
@@ -157,10 +177,9 @@ def look_back(tables: Tables, rows: Rows, live: Ints) -> None:
     words, symbol_bytes, position_bytes = tables.words, tables.symbol_bytes, tables.position_bytes
     may, before, accepting, ending, hopeful = tables.may, tables.before, tables.accepting, tables.ending, tables.hopeful
     symbols, groups = rows.symbols, rows.groups
-    after = len(groups) - 1
     small = symbol_bytes == 1 and position_bytes == 1  # one look-up each
     for g in range(len(groups) - 2, -1, -1):
-        unknown = rows.goes_on == 1 and g == after - 1
+        unknown = rows.open[g] == 1
         if small:
             behind = 0
             for row in range(groups[g + 1] - 1, groups[g] - 1, -1):
@@ -272,24 +291,27 @@ def _search(
 
 
 def walk(
-    tables: Tables, rows: Rows, live: Ints, reach: Ints, covered: Ints, cursor: Ints, found: Found,
+    tables: Tables, rows: Rows, live: Ints, reach: Ints, covered: Ints, cursor: Ints, ends_at: Ends, found: Found,
     conditions: Conditions, terms: Terms, trail: Trail,
 ) -> None:  # fmt: skip
     """The matches from the cursor on, as many as there is room for; `covered` becomes 1 on their rows."""
     words, lists, ends, within = tables.words, tables.lists, tables.ends, tables.within
     skip, skipped_to, positions = tables.skip, tables.skipped_to, len(tables.skipped_to)
-    groups, time, total = rows.groups, rows.time, len(rows.symbols)
+    groups, time, count = rows.groups, rows.time, len(rows.groups) - 1
     start, numbers, offset, label = found.start, found.number, found.offset, found.label
     row, group, counted = cursor[ROW], cursor[GROUP], cursor[NUMBER]
     searching = len(conditions.program) > 0
     matches, used, status = 0, 0, OVER
     bound = 0  # with a window: the first row behind it
-    while row < total:
-        while row >= groups[group + 1]:
-            group += 1
-            counted = 0
+    while group < count:
         stop = groups[group + 1]
-        goes_on = rows.goes_on == 1 and group == len(groups) - 2
+        if row >= stop:
+            ends_at.row[group] = stop
+            ends_at.number[group] = counted
+            group += 1
+            counted = rows.number[group] if group < count else 0
+            continue
+        goes_on = rows.open[group] == 1 and (within == 0 or time[row] + within > rows.known)
         if matches == len(start) or (matches > 0 and used + stop - row > len(label)):
             status = FULL
             break
@@ -297,7 +319,7 @@ def walk(
             bound = max(bound, row)
             while bound < stop and 0 <= time[bound] - time[row] < within:
                 bound += 1
-        choices = FIRST if row == groups[group] and not (group == 0 and rows.begun == 1) else START
+        choices = FIRST if row == groups[group] and rows.begun[group] == 0 else START
         if searching:
             length = _search(
                 tables, live, reach, choices, row, stop, goes_on, bound, label, used, conditions, terms, trail,
@@ -330,8 +352,15 @@ def walk(
         if length == NO_MATCH:
             row += 1
             continue
+        if length == OPEN:
+            ends_at.row[group] = row
+            ends_at.number[group] = counted
+            row = stop
+            group += 1
+            counted = rows.number[group] if group < count else 0
+            continue
         if length < 0:
-            status = UNDECIDED if length == OPEN else EXHAUSTED if length == SPENT else OVERFLOW
+            status = EXHAUSTED if length == SPENT else OVERFLOW
             break
         counted += 1
         start[matches] = row
@@ -387,7 +416,7 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
     positions, questions = len(tables.skipped_to), len(kinds)
     for g in range(len(groups) - 2, -1, -1):
         stop = groups[g + 1]
-        goes_on = rows.goes_on == 1 and g == len(groups) - 2
+        goes_on = rows.open[g] == 1
         for row in range(stop - 1, groups[g] - 1, -1):
             now, then = row & 1, (row + 1) & 1
             for position in range(positions):
@@ -419,7 +448,7 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
                         value, place = row, position
                     state[now, position, 1 + q] = value
                     state[now, position, 1 + questions + q] = place
-            at_first = row == groups[g] and not (g == 0 and rows.begun == 1)
+            at_first = row == groups[g] and rows.begun[g] == 0
             listed, chosen = (FIRST if at_first else START), NO_MATCH
             for at in range(ends[listed], ends[listed + 1]):
                 each = lists[at]
@@ -432,6 +461,33 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
                 there = 0 <= chosen < positions
                 found[row, 1 + q] = state[now, chosen, 1 + q] if there else empty
                 found[row, 1 + questions + q] = state[now, chosen, 1 + questions + q] if there else -1
+
+
+def _meets(conditions: Conditions, terms: Terms, trail: Trail, each: Ints, met: Ints) -> None:
+    """Bit p of met[row]: the row alone, as the first one of a match, meets the condition of position p; or ERROR."""
+    for row in range(len(met)):
+        bits = 0
+        for position in range(len(each)):
+            truth = holds(conditions, terms, trail, each, position, 0, row, 1)
+            if truth == ERROR:
+                bits = ERROR
+                break
+            bits |= truth << position
+        met[row] = bits
+
+
+def meets(conditions: Conditions, terms: Terms, rows: int, jit: bool = True) -> Ints:
+    """Of each row, by itself, which conditions it meets: those of position p make bit p."""
+    positions = len(conditions.variable)
+    trail = new_trail(conditions, 1, positions, 0)
+    met = np.zeros(rows, np.int64)
+    compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
+    given: Any = _given if compiled else memoryview
+    kept: Any = np.asarray if compiled else memoryview
+    kernel = compiled["meets"] if compiled else _meets
+    read = _each(conditions, given), _each(terms, given)
+    kernel(*read, _each(trail, kept), given(np.arange(positions)), kept(met))
+    return met
 
 
 @cache
@@ -449,8 +505,8 @@ def _compiled() -> dict[str, Any] | None:
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
     tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer], Tables)
-    rows = named([given] * 3 + [integer] * 2, Rows)
-    found = named([kept] * 4, Found)
+    rows = named([given] * 6 + [integer], Rows)
+    ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
 
     def compiled(function: Any, *arguments: Any) -> Any:
         signature = types.void(*arguments)
@@ -460,10 +516,11 @@ def _compiled() -> dict[str, Any] | None:
             return numba.njit(signature, nogil=True)(function)
 
     return {
+        "meets": compiled(_meets, *signatures(types), given, kept),
         "look_back": compiled(look_back, tables, rows, kept),
         "reach_back": compiled(reach_back, tables, rows, kept, kept),
         "sweep": compiled(sweep, tables, rows, kept, given_table, given, kept_cube, kept_table),
-        "walk": compiled(walk, tables, rows, kept, kept, kept, kept, found, *signatures(types)),
+        "walk": compiled(walk, tables, rows, kept, kept, kept, kept, ends, found, *signatures(types)),
     }
 
 
@@ -479,22 +536,24 @@ def _each(tables: Any, change: Any) -> Any:
 
 
 class Walk:
-    """One chunk of rows on its way through the kernel. `cursor` says where it has come to."""
+    """One chunk of rows on its way through the kernel. `cursor` says where it has come to, and `ends` where each group
+    ends that has been left."""
 
     def __init__(
         self,
         tables: Tables,
         rows: Rows,
         covered: Ints,
-        number: int = 0,
         jit: bool = True,
         conditions: Conditions = NO_CONDITIONS,
         terms: Terms = NO_TERMS,
         budget: int = 0,
     ) -> None:
-        """`number` is that of the last match of the first group, `covered` the rows of earlier matches."""
-        total, positions = len(rows.symbols), len(tables.skipped_to)
-        self.cursor = np.array([0, 0, number, FULL, 0, 0], np.int64)
+        """`covered` are the rows of earlier matches."""
+        total, positions, groups = len(rows.symbols), len(tables.skipped_to), len(rows.groups) - 1
+        self.cursor = np.array([0, 0, rows.number[0], FULL, 0, 0], np.int64)
+        self.group_sizes = np.diff(rows.groups)
+        self.ends = Ends(np.zeros(groups, np.int64), np.zeros(groups, np.int64))
         self.covered = covered
         self.trail = new_trail(conditions, total, positions, budget)
         self._found = Found(*(np.empty(size, np.int64) for size in (total, total, total + 1, 2 * total)))
@@ -507,7 +566,7 @@ class Walk:
         given: Any = _given if compiled else memoryview
         kept: Any = np.asarray if compiled else memoryview
         self._arguments = [_each(tables, given), _each(rows, given), kept(live), kept(reach)]
-        self._arguments += [kept(covered), kept(self.cursor), _each(self._found, kept)]
+        self._arguments += [kept(covered), kept(self.cursor), _each(self.ends, kept), _each(self._found, kept)]
         self._arguments += [_each(conditions, given), _each(terms, given), _each(self.trail, kept)]
         self._kernel, self._given, self._kept = kernel, given, kept
         kernel["look_back"](*self._arguments[:3])

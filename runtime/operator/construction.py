@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,8 +16,8 @@ from sase.runtime.kernels.encode import Terms, encode_pattern
 from sase.runtime.kernels.program import encode_combination
 from sase.runtime.kernels.relations import reach
 from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
-from sase.runtime.operator.selection import Selection
-from sase.runtime.pattern import Branch, Combination, Pattern
+from sase.runtime.operator.selection import Candidates, Selection, candidates, reported
+from sase.runtime.pattern import USED, Branch, Combination, Pattern
 
 Columns = Mapping[str, pa.Array | pa.ChunkedArray]
 
@@ -51,6 +51,26 @@ class Rows:
         return structs.take(pa.array(self.offsets[:-1], mask=missing))
 
 
+@dataclass(frozen=True)
+class Bindings:
+    """What a group has collected in some matches: binding after binding, the row of each of its variables."""
+
+    rows: Ints
+    offsets: Ints
+    there: Ints | None
+
+    def column(self, columns: Columns, names: Mapping[str, Sequence[str]], name: str) -> pa.Array:
+        """An array of bindings per match: a struct per variable, and under the group's own name the numbers of the
+        events, by which they are known in the bindings of another group."""
+        rows = np.ascontiguousarray(self.rows)
+        events = [Rows(rows[at]).column(columns, wanted) for at, wanted in enumerate(names.values())]
+        ends = pa.array(np.arange(rows.shape[1] + 1) * len(rows), pa.int32())
+        numbers = pa.ListArray.from_arrays(ends, pa.array(rows.T.ravel()))
+        structs = pa.StructArray.from_arrays([*events, numbers], names=[*names, name])
+        missing = None if self.there is None else pa.array(self.there == 0)
+        return pa.ListArray.from_arrays(pa.array(self.offsets, pa.int32()), structs, mask=missing)
+
+
 def taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
     """The values at `rows`. Arrow would first combine a chunked array: take what is needed from every chunk instead."""
     if isinstance(column, pa.Array):
@@ -67,11 +87,14 @@ def taken(column: pa.Array | pa.ChunkedArray, rows: Ints) -> pa.Array:
 
 @dataclass(frozen=True)
 class Part:
-    """Some matches: the events of each variable, and the ticks of the earliest event and of the instant, if known."""
+    """Some matches: the events of each variable, and the ticks of the earliest event and of the instant, if known. The
+    bindings of groups, and what the matches are as candidates, for those who have more to decide."""
 
     events: Mapping[str, Rows]
     started: Ints | None = None
     detected: Ints | None = None
+    bindings: Mapping[str, Bindings] = field(default_factory=dict)
+    candidates: Candidates | None = None
 
 
 class Found(Protocol):
@@ -153,8 +176,10 @@ class FoundCombinations:
     def __init__(self, of: OfCombination, events: Events, jit: bool) -> None:
         self.pattern = of.pattern
         self.kernel = Combinations(of.program, events, of.counters, jit)
-        choosing = of.pattern.select or of.pattern.exclusive
-        self.selection = Selection(of.pattern, events) if choosing else None
+        # Of a place, the number of its first row: what is behind this chunk must know it by the same number.
+        self.position = np.searchsorted(events.position, events.position) if of.pattern.deferred else events.position
+        choosing = (of.pattern.select or of.pattern.exclusive) and not of.pattern.deferred
+        self.selection = Selection(of.pattern, events.states & USED != 0) if choosing else None
 
     @property
     def used(self) -> NDArray[np.bool] | None:
@@ -162,27 +187,39 @@ class FoundCombinations:
 
     def rows(self, capacity: int) -> Iterator[Ints]:
         found = self.kernel.matches(capacity)
-        return found if self.selection is None else self.selection.reported(found)
+        if self.selection is None:
+            return found
+        return reported(self.selection, found, len(self.pattern.positive), self.position)
 
     def parts(self, rows: Ints, variables: Sequence[str]) -> Iterator[Part]:
-        positive, collected = self.pattern.positive, self.pattern.collected
+        collected, bindings = self.pattern.collected, self.pattern.bindings
         folded = [variable for variable in variables if variable in collected]
-        if not folded:
-            yield self._part(rows, variables, {})
+        if not folded and not bindings:
+            yield self._part(rows, variables, {}, {})
             return
         single = [variable for variable in variables if variable not in collected]
-        branches = rows[:, len(positive)]
         for begin, end, found, offsets in self.kernel.collected(rows, _COLLECTED):
+            some = rows[begin:end]
             arrays = {}
             for variable in folded:
                 column = collected.index(variable)
-                collecting = [_collects(branch, variable) for branch in self.pattern.branches]
-                there = None if all(collecting) else np.array(collecting, np.int64)[branches[begin:end]]
-                of_each = offsets[column]
+                of_each, there = offsets[column], self._there(some, variable)
                 arrays[variable] = Rows(found[column, : of_each[-1]], of_each, collected=True, there=there)
-            yield self._part(rows[begin:end], single, arrays)
+            groups, column = {}, len(collected)
+            for name, own in bindings.items():
+                of_each, there = offsets[column], self._there(some, name)
+                groups[name] = Bindings(found[column : column + len(own), : of_each[-1]], of_each, there)
+                column += len(own)
+            yield self._part(some, single, arrays, groups)
 
-    def _part(self, rows: Ints, single: Sequence[str], arrays: Mapping[str, Rows]) -> Part:
+    def _there(self, rows: Ints, name: str) -> Ints | None:
+        """Of each match, whether its branch collects what goes by the name; None if all branches do."""
+        collecting = [_collects(branch, name) for branch in self.pattern.branches]
+        return None if all(collecting) else np.array(collecting, np.int64)[rows[:, len(self.pattern.positive)]]
+
+    def _part(
+        self, rows: Ints, single: Sequence[str], arrays: Mapping[str, Rows], groups: Mapping[str, Bindings]
+    ) -> Part:
         positive, optional = self.pattern.positive, self.pattern.optional
         events = dict(arrays)
         for variable in single:
@@ -192,9 +229,11 @@ class FoundCombinations:
                 events[variable] = Rows(column[bound], np.concatenate([[0], np.cumsum(bound)]))
             else:
                 events[variable] = Rows(column)
-        ticks = rows[:, len(positive) + 1 :]
-        return Part(events, np.ascontiguousarray(ticks[:, 0]), np.ascontiguousarray(ticks[:, 1]))
+        started, detected = (np.ascontiguousarray(rows[:, len(positive) + at]) for at in (1, 2))
+        found = candidates(rows, len(positive), self.position) if self.pattern.deferred else None
+        return Part(events, started, detected, groups, found)
 
 
-def _collects(branch: Branch, variable: str) -> int:
-    return int(any(group.collect and variable in group.variables for group in branch.groups))
+def _collects(branch: Branch, name: str) -> int:
+    names = ((group.name,) if group.name else group.variables for group in branch.groups if group.collect)
+    return int(any(name in each for each in names))

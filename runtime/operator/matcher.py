@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sase.runtime.kernels.encode import agreement, changes, encode_terms
 from sase.runtime.kernels.sequences import Events, Ints
+from sase.runtime.operator.choice import candidate_column
 from sase.runtime.operator.construction import Columns, Construction, Found, construction
 from sase.runtime.pattern import USED, Combination, Pattern
 
@@ -36,6 +37,10 @@ class Task:
     """The column by which events that come in any order are told by key; None if they come sorted: see `sorting`."""
     started: str | None = None
     detected: str | None = None
+    groups: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...] = ()
+    """Of each group whose bindings a match brings along, the columns of the event of each of its variables."""
+    candidates: str | None = None
+    """Where a deferred combination says what a match is as a candidate: see `choice`."""
     limit: int | None = None
     """How many events of a key a window may hold."""
 
@@ -43,7 +48,8 @@ class Task:
     def columns(self) -> tuple[str, ...]:
         """What the worker reads besides the terms of predicates."""
         order = () if self.order is None else (self.order,)
-        emitted = chain.from_iterable(columns for _, columns in self.emit)
+        kept = (*self.emit, *(event for _, events in self.groups for event in events))
+        emitted = chain.from_iterable(columns for _, columns in kept)
         return tuple(dict.fromkeys((*self.by, *self.cross, self.time, *order, self.states, *emitted)))
 
 
@@ -55,6 +61,8 @@ class Matcher:
         self.construction: Construction = construction(task.pattern)
         self.columns = list(dict.fromkeys((*task.columns, *self.construction.terms.columns)))
         self.variables = [variable for variable, _ in task.emit]
+        self.base = 0
+        """How many rows there have been before those of the chunk."""
 
     def events(self, chunk: pa.Table) -> Events:
         """The chunk as the kernel sees it; all of its sequences are to be reported."""
@@ -89,7 +97,8 @@ class Matcher:
         limit = self.task.batch_rows
         for rows in found.rows(self.task.batch_rows):
             if not columns:
-                names = [name for _, names in self.task.emit for name in names]
+                kept = (*self.task.emit, *(event for _, events in self.task.groups for event in events))
+                names = [name for _, names in kept for name in names]
                 columns = {name: combined(chunk.column(name)) for name in names}
                 width = sum(columns[name].nbytes for name in names) // chunk.num_rows
                 limit = max(1, min(limit, _OUTPUT_BYTES // max(1, width)))
@@ -101,9 +110,13 @@ class Matcher:
         task = self.task
         for part in found.parts(rows, self.variables):
             values = {variable: part.events[variable].column(columns, names) for variable, names in task.emit}
+            for group, events in task.groups:
+                values[group] = part.bindings[group].column(columns, dict(events), group)
             for name, ticks in ((task.started, part.started), (task.detected, part.detected)):
                 if name is not None:
                     values[name] = pa.array(ticks)
+            if task.candidates is not None and part.candidates is not None:
+                values[task.candidates] = candidate_column(part.candidates, self.base)
             yield pa.RecordBatch.from_arrays(list(values.values()), names=list(values))
 
 

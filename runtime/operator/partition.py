@@ -50,9 +50,10 @@ def run(
 
 def _whole(task: Task) -> dict[str, str]:
     """The columns of a match that stay as they are, and the names that they go by: see `ssc.match_schema`."""
-    ticks = {name: name for name in (task.started, task.detected) if name is not None}
+    ticks = {name: name for name in (task.started, task.detected, task.candidates) if name is not None}
     if not isinstance(task.pattern, Combination):
         return ticks
+    ticks |= {name: name for name in task.pattern.bindings}
     return ticks | {name: variable_column(name) for name in (*task.pattern.optional, *task.pattern.collected)}
 
 
@@ -132,6 +133,7 @@ class Partition(Matcher):
             keep = _first_after(time, keep, int(time[min(events.stop, len(time) - 1)]) - back)
         self.carried = chunk.slice(keep).to_batches()
         self.carried_rows = chunk.num_rows - keep
+        self.base += keep
         self.fresh = events.stop - keep
 
 

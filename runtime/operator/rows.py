@@ -1,4 +1,5 @@
-"""A Spark partition of sorted rows on its way through the kernel of row patterns.
+"""Sorted rows through the kernel of row patterns: what a partition of a batch and a bucket of a stream have in common,
+and the partition.
 
 A partition is cut into chunks that fit in memory, and a chunk ends anywhere in a group. Rows from the first match on
 that is not decided yet are carried into the next chunk, so memory is bounded by the open stretch.
@@ -33,6 +34,7 @@ from sase.runtime.kernels.rows import (
     Rows,
     Walk,
     encode,
+    in_one_piece,
 )
 from sase.runtime.operator.construction import taken
 from sase.runtime.operator.matcher import combined, int64s
@@ -85,96 +87,39 @@ def run(
         ties(partition.ties)
 
 
-class Partition:
-    """A partition on its way through the kernel, chunk by chunk.
-
-    `carried` holds the rows from which on nothing is decided; `covered` tells which of them are part of a match
-    already.
-    """
+class RowMatcher:
+    """Sorted rows in, matches out."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self.tables = encode(task.pattern)
-        self.carried: list[pa.RecordBatch] = []
-        self.covered: Ints = np.zeros(0, np.int64)
-        self.previous: pa.Table | None = None
-        """The row before the carried ones; None at the beginning of the partition."""
-        self.number = 0
-        self.ties = 0
         self.program: Program | None = None
         self.conditions: Conditions = NO_CONDITIONS
-        self.questions = _questions(task)
 
-    @property
-    def carried_rows(self) -> int:
-        return len(self.covered)
-
-    def matches(self, batches: Sequence[pa.RecordBatch], *, final: bool) -> Iterator[pa.RecordBatch]:
-        """The matches that the new batches decide; all that are left if no batch follows."""
-        batches = [*self.carried, *batches]
-        total = sum(batch.num_rows for batch in batches)
-        if not total:
-            return
-        task, old = self.task, self.carried_rows
-        chunk = pa.Table.from_batches(batches)
-        begun, groups = self._groups(chunk)
-        self._count_ties(chunk, groups, old)
-        time = int64s(chunk, task.order[0]) if self.tables.within else np.zeros(0, np.int64)
-        rows = Rows(int64s(chunk, task.symbols), groups, time, int(begun), int(not final))
-        covered = np.concatenate([self.covered, np.zeros(total - old, np.int64)])
+    def walk(self, chunk: pa.Table, rows: Rows, covered: Ints) -> Walk:
         terms, budget = NO_TERMS, 0
-        if task.pattern.running:
+        if self.task.pattern.running:
             program = self._program(chunk.schema)
-            terms, budget = program.encoded(chunk), _LEAST_BUDGET + task.steps_per_row * total
-        number = self.number if begun else 0
-        walk = Walk(self.tables, rows, covered, number, task.jit, self.conditions, terms, budget)
-        columns = {name: combined(chunk.column(name)) for name in self._read()}
-        if self.questions is not None:
-            decided, batches_ = self._swept(walk, groups, number, columns)
-            yield from batches_
-            self._carry(chunk, covered, decided)
-            return
+            terms, budget = program.encoded(chunk), _LEAST_BUDGET + self.task.steps_per_row * chunk.num_rows
+        return Walk(self.tables, rows, covered, self.task.jit, self.conditions, terms, budget)
+
+    def time(self, chunk: pa.Table) -> Ints:
+        return int64s(chunk, self.task.order[0]) if self.tables.within else np.zeros(0, np.int64)
+
+    def columns(self, chunk: pa.Table) -> dict[str, pa.Array]:
+        """Those that matches show."""
+        measured = (getattr(measure, "column", None) for _, measure, _ in self.task.measures)
+        names = dict.fromkeys([*self.task.kept, *(name for name in measured if name)])
+        return {name: combined(chunk.column(name)) for name in names}
+
+    def found(self, walk: Walk, chunk: pa.Table, columns: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+        """What is decided. Afterwards, the walk says how far it has come."""
         for found in walk.found():
             yield from self._shown(found, columns)
-        decided = int(walk.cursor[ROW])
         self._refuse(walk, chunk)
-        if task.shown == "all rows and unmatched rows":
-            yield from self._unmatched(np.flatnonzero(covered[:decided] == 0), columns)
-        self.number = int(walk.cursor[NUMBER])
-        self._carry(chunk, covered, decided)
-
-    def _carry(self, chunk: pa.Table, covered: Ints, decided: int) -> None:
-        if decided:
-            self.previous = chunk.slice(decided - 1, 1)
-        self.carried = chunk.slice(decided).to_batches()
-        self.covered = covered[decided:]
-
-    def _read(self) -> list[str]:
-        measured = (getattr(measure, "column", None) for _, measure, _ in self.task.measures)
-        return list(dict.fromkeys([*self.task.kept, *(name for name in measured if name)]))
-
-    def _groups(self, chunk: pa.Table) -> tuple[bool, Ints]:
-        """Whether the first row goes on with an earlier group, and where groups begin and end."""
-        previous = self.previous
-        together = chunk if previous is None else pa.concat_tables([previous, chunk])
-        new = np.zeros(together.num_rows - 1, np.bool)
-        for name in self.task.by:
-            new |= changes(together.column(name))
-        if previous is None:
-            begun = False
-        else:
-            begun, new = not new[0], new[1:]
-        return begun, np.concatenate([[0], np.flatnonzero(new) + 1, [chunk.num_rows]])
-
-    def _count_ties(self, chunk: pa.Table, groups: Ints, old: int) -> None:
-        """Rows of a group that ORDER BY does not tell apart. Those between carried rows are counted."""
-        if not self.task.order:
-            return
-        same = np.ones(chunk.num_rows - 1, np.bool)
-        for name in self.task.order:
-            same &= ~changes(chunk.column(name))
-        same[groups[1:-1] - 1] = False
-        self.ties += int(np.count_nonzero(same[max(old - 1, 0) :]))
+        if self.task.shown == "all rows and unmatched rows":
+            decided = np.arange(chunk.num_rows) < np.repeat(walk.ends.row, walk.group_sizes)
+            yield from self._unmatched(np.flatnonzero(decided & (walk.covered == 0)), columns)
 
     def _program(self, schema: pa.Schema) -> Program:
         if self.program is None:
@@ -185,13 +130,17 @@ class Partition:
                 raise SaseRunError(f"DEFINE: {error}") from None
         return self.program
 
+    def place(self, chunk: pa.Table, row: int) -> str:
+        """A row, in words: its keys. Empty if there are none."""
+        names = dict.fromkeys((*self.task.by, *self.task.order))
+        return ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in names)
+
     def _refuse(self, walk: Walk, chunk: pa.Table) -> None:
         status, row = int(walk.cursor[STATUS]), int(walk.cursor[ROW])
         if status not in (NOWHERE, BACK, EXHAUSTED, OVERFLOW):
             return
         variables = " or ".join(self.task.pattern.skip.variables)
-        names = dict.fromkeys((*self.task.by, *self.task.order))
-        where = ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in names)
+        where = self.place(chunk, row)
         if status == EXHAUSTED:
             tried = self.task.pattern.symbols[int(np.argmax(walk.trail.tried))]
             raise SaseRunError(
@@ -222,6 +171,108 @@ class Partition:
             kept = [taken(columns[name], rows[part]) for name in self.task.kept]
             measured = [values.column(measure, some, kind) for _, measure, kind in self.task.measures]
             yield self._batch(kept, measured, len(some.match))
+
+    def _each_row(self, values: Values, found: Found) -> tuple[Points, Ints]:
+        """The rows of matches that are not excluded, and the first row of empty ones."""
+        lengths = np.diff(found.offset)
+        element = np.arange(len(found.label))
+        match = np.repeat(np.arange(len(lengths)), lengths)
+        if self.task.pattern.excluded:
+            table = np.ones(len(self.task.pattern.symbols), np.bool)
+            table[list(self.task.pattern.excluded)] = False
+            shown = table[found.label]
+            element, match = element[shown], match[shown]
+        rows = values.row[element]
+        if self.task.shown == "all rows but empty matches" or lengths.all():
+            return Points(match, element + 1), rows
+        empty = np.flatnonzero(lengths == 0)
+        points = Points(np.concatenate([match, empty]), np.concatenate([element + 1, found.offset[empty]]))
+        return points, np.concatenate([rows, found.start[empty]])
+
+    def _unmatched(self, rows: Ints, columns: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+        for begin in range(0, len(rows), self.task.batch_rows):
+            part = rows[begin : begin + self.task.batch_rows]
+            kept = [taken(columns[name], part) for name in self.task.kept]
+            yield self._batch(kept, [pa.nulls(len(part), kind) for _, _, kind in self.task.measures], len(part))
+
+    def _batch(self, kept: list[pa.Array], measured: list[pa.Array], rows: int) -> pa.RecordBatch:
+        """Columns have numbers, as on the way in. There is always one, or nobody would know how many rows there are."""
+        arrays = [*kept, *measured, pa.array(np.ones(rows, np.bool))]
+        return pa.RecordBatch.from_arrays(arrays, names=[str(at) for at in range(len(arrays))])
+
+
+class Partition(RowMatcher):
+    """A partition on its way through the kernel, chunk by chunk.
+
+    `carried` holds the rows from which on nothing is decided; `covered` tells which of them are part of a match
+    already.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.carried: list[pa.RecordBatch] = []
+        self.covered: Ints = np.zeros(0, np.int64)
+        self.previous: pa.Table | None = None
+        """The row before the carried ones; None at the beginning of the partition."""
+        self.number = 0
+        self.ties = 0
+        self.questions = _questions(task)
+
+    @property
+    def carried_rows(self) -> int:
+        return len(self.covered)
+
+    def matches(self, batches: Sequence[pa.RecordBatch], *, final: bool) -> Iterator[pa.RecordBatch]:
+        """The matches that the new batches decide; all that are left if no batch follows."""
+        batches = [*self.carried, *batches]
+        total = sum(batch.num_rows for batch in batches)
+        if not total:
+            return
+        old = self.carried_rows
+        chunk = pa.Table.from_batches(batches)
+        begun, groups = self._groups(chunk)
+        self._count_ties(chunk, groups, old)
+        covered = np.concatenate([self.covered, np.zeros(total - old, np.int64)])
+        number = self.number if begun else 0
+        symbols = int64s(chunk, self.task.symbols)
+        rows = in_one_piece(symbols, groups, self.time(chunk), begun, number, not final)
+        walk, columns = self.walk(chunk, rows, covered), self.columns(chunk)
+        if self.questions is not None:
+            decided, summaries = self._swept(walk, groups, number, columns)
+            yield from summaries
+        else:
+            yield from self.found(walk, chunk, columns)
+            decided, self.number = int(walk.ends.row[-1]), int(walk.ends.number[-1])
+        self._carry(chunk, covered, decided)
+
+    def _carry(self, chunk: pa.Table, covered: Ints, decided: int) -> None:
+        if decided:
+            self.previous = chunk.slice(decided - 1, 1)
+        self.carried = chunk.slice(decided).to_batches()
+        self.covered = covered[decided:]
+
+    def _groups(self, chunk: pa.Table) -> tuple[bool, Ints]:
+        """Whether the first row goes on with an earlier group, and where groups begin and end."""
+        previous = self.previous
+        together = chunk if previous is None else pa.concat_tables([previous, chunk])
+        new = np.zeros(together.num_rows - 1, np.bool)
+        for name in self.task.by:
+            new |= changes(together.column(name))
+        if previous is None:
+            begun = False
+        else:
+            begun, new = not new[0], new[1:]
+        return begun, np.concatenate([[0], np.flatnonzero(new) + 1, [chunk.num_rows]])
+
+    def _count_ties(self, chunk: pa.Table, groups: Ints, old: int) -> None:
+        """Rows of a group that ORDER BY does not tell apart. Those between carried rows are counted."""
+        if not self.task.order:
+            return
+        same = np.ones(chunk.num_rows - 1, np.bool)
+        for name in self.task.order:
+            same &= ~changes(chunk.column(name))
+        same[groups[1:-1] - 1] = False
+        self.ties += int(np.count_nonzero(same[max(old - 1, 0) :]))
 
     def _swept(
         self, walk: Walk, groups: Ints, number: int, columns: dict[str, pa.Array]
@@ -262,34 +313,6 @@ class Partition:
                     case Over():
                         measured.append(pa.array(values))
             yield self._batch([taken(columns[name], rows) for name in self.task.kept], measured, len(rows))
-
-    def _each_row(self, values: Values, found: Found) -> tuple[Points, Ints]:
-        """The rows of matches that are not excluded, and the first row of empty ones."""
-        lengths = np.diff(found.offset)
-        element = np.arange(len(found.label))
-        match = np.repeat(np.arange(len(lengths)), lengths)
-        if self.task.pattern.excluded:
-            table = np.ones(len(self.task.pattern.symbols), np.bool)
-            table[list(self.task.pattern.excluded)] = False
-            shown = table[found.label]
-            element, match = element[shown], match[shown]
-        rows = values.row[element]
-        if self.task.shown == "all rows but empty matches" or lengths.all():
-            return Points(match, element + 1), rows
-        empty = np.flatnonzero(lengths == 0)
-        points = Points(np.concatenate([match, empty]), np.concatenate([element + 1, found.offset[empty]]))
-        return points, np.concatenate([rows, found.start[empty]])
-
-    def _unmatched(self, rows: Ints, columns: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
-        for begin in range(0, len(rows), self.task.batch_rows):
-            part = rows[begin : begin + self.task.batch_rows]
-            kept = [taken(columns[name], part) for name in self.task.kept]
-            yield self._batch(kept, [pa.nulls(len(part), kind) for _, _, kind in self.task.measures], len(part))
-
-    def _batch(self, kept: list[pa.Array], measured: list[pa.Array], rows: int) -> pa.RecordBatch:
-        """Columns have numbers, as on the way in. There is always one, or nobody would know how many rows there are."""
-        arrays = [*kept, *measured, pa.array(np.ones(rows, np.bool))]
-        return pa.RecordBatch.from_arrays(arrays, names=[str(at) for at in range(len(arrays))])
 
 
 def _questions(task: Task) -> tuple[Ints, Ints] | None:

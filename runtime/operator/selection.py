@@ -1,89 +1,109 @@
-"""Instance selection and consumption: which of the matches that a moment completes are reported.
+"""Instance selection and consumption: which of the candidates that a moment completes are reported.
 
 The matches of one *terminator* are ranked: the event at the latest place of a match; of simultaneous ones, that of the
 variable that stands first. `first` keeps those whose event of a variable is earliest, `last` those whose event is
 latest, one variable after the other, and ties are all kept. A mode concerns the matches that bind its variable. Under
-`exclusive`, a match may only use events that no match of an earlier moment has used.
+`exclusive`, a match may only use events that no match of an earlier moment has used. Of several branches that bind the
+same events, the first one is kept (`once`), where nobody has done so before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sase.runtime.kernels.sequences import Events, Ints
-from sase.runtime.pattern import USED, Combination
+from sase.runtime.kernels.sequences import Ints
+from sase.runtime.pattern import Combination
 
 _GATHERED = 65_536
 """How many matches are gathered before they are ranked and handed on, give or take a moment."""
 
 
-class Selection:
-    """Of a chunk: matches in the order of their latest rows in, those that are reported out."""
+class Candidates(NamedTuple):
+    """In the order of their latest places. An event is known by a number, and a place that is later by a larger one."""
 
-    def __init__(self, pattern: Combination, events: Events) -> None:
-        self.positives = len(pattern.positive)
+    events: Ints  # [candidate, positive variable]; -1 where it is not bound
+    places: Ints  # of these events, likewise
+    branches: Ints  # [candidate]
+
+
+class Selection:
+    """A fold over candidates, moment by moment. `used` says of each event whether it has been used up."""
+
+    def __init__(self, pattern: Combination, used: NDArray[np.bool]) -> None:
         self.modes = [(pattern.positive.index(variable), mode) for variable, mode in pattern.select]
         self.exclusive = pattern.exclusive
-        self.position = events.position
-        self.used: NDArray[np.bool] = events.states & USED != 0
+        self.once = pattern.once and pattern.deferred
+        self.used = used
 
-    def reported(self, found: Iterator[Ints]) -> Iterator[Ints]:
-        """The matches of a moment are ranked together; of one that has not ended, only the best wait."""
-        waiting: list[Ints] = []
-        size, most = 0, _GATHERED
-        for matches in found:
-            waiting.append(matches.copy())
-            size += len(matches)
-            if size >= most:
-                gathered = np.concatenate(waiting)
-                moments = self._moments(gathered)
-                begin = int(np.searchsorted(moments, moments[-1]))
-                if begin:
-                    yield from self._decided(gathered[:begin], moments[:begin])
-                open_moment = self._selected(gathered[begin:])
-                waiting, size = [open_moment], len(open_moment)
-                most = max(_GATHERED, 2 * size)
-        if waiting:
-            gathered = np.concatenate(waiting)
-            yield from self._decided(gathered, self._moments(gathered))
-
-    def _moments(self, matches: Ints) -> Ints:
-        moments: Ints = self.position[matches[:, : self.positives].max(axis=1)]
-        return moments
-
-    def _decided(self, matches: Ints, moments: Ints) -> Iterator[Ints]:
-        if not self.exclusive:
-            kept = self._selected(matches)
-        else:
-            parts = np.split(matches, np.flatnonzero(np.diff(moments)) + 1)
-            kept = np.concatenate([self._consumed(part) for part in parts])
-        if len(kept):
-            yield kept
-
-    def _consumed(self, matches: Ints) -> Ints:
-        """Of the matches of one moment, those that are reported; their events are used from now on."""
-        matches = self._selected(matches)
-        events = matches[:, : self.positives]
-        self.used[events[events >= 0]] = True
-        return matches
-
-    def _selected(self, matches: Ints) -> Ints:
+    def decided(self, found: Candidates, *, ended: bool) -> tuple[Ints, Ints]:
+        """Which of the candidates are reported, and which have to wait for more of their moment: of the last one,
+        unless it has ended, those that are the best so far."""
+        moments = found.places.max(axis=1)
+        begin = len(moments) if ended else int(np.searchsorted(moments, moments[-1]))
+        decided = np.arange(begin)
         if self.exclusive:
-            events = matches[:, : self.positives]
-            matches = matches[~(self.used[events] & (events >= 0)).any(axis=1)]
-        if not self.modes or len(matches) < 2:
-            return matches
-        events = matches[:, : self.positives]
-        places = np.where(events >= 0, self.position[events], -1)
-        kept = np.arange(len(matches))
-        _, terminator = np.unique(events[kept, places.argmax(axis=1)], return_inverse=True)
+            parts = np.split(decided, np.flatnonzero(np.diff(moments[:begin])) + 1)
+            kept = np.concatenate([self._consumed(found, part) for part in parts])
+        else:
+            kept = self._best(found, decided)
+        return kept, self._best(found, np.arange(begin, len(moments)))
+
+    def _consumed(self, found: Candidates, moment: Ints) -> Ints:
+        """Of the candidates of one moment, those that are reported; their events are used from now on."""
+        kept = self._best(found, moment)
+        events = found.events[kept]
+        self.used[events[events >= 0]] = True
+        return kept
+
+    def _best(self, found: Candidates, kept: Ints) -> Ints:
+        """Of some candidates, all of their moments, the unused ones that the modes keep."""
+        if self.exclusive:
+            events = found.events[kept]
+            kept = kept[~(self.used[events] & (events >= 0)).any(axis=1)]
+        if self.once and len(kept) > 1:
+            first = kept[np.argsort(found.branches[kept], kind="stable")]
+            _, at = np.unique(found.events[first], axis=0, return_index=True)
+            kept = np.sort(first[at])
+        if not self.modes or len(kept) < 2:
+            return kept
+        last = found.places[kept].argmax(axis=1)
+        _, terminator = np.unique(found.events[kept, last], return_inverse=True)
         for variable, mode in self.modes:
-            place, of = places[kept, variable], terminator[kept]
+            place = found.places[kept, variable]
             bound = place >= 0
-            best = np.full(len(matches), -1 if mode == "last" else np.iinfo(np.int64).max)
-            (np.maximum if mode == "last" else np.minimum).at(best, of[bound], place[bound])
-            kept = kept[~bound | (place == best[of])]
-        return matches[kept]
+            best = np.full(len(found.events), -1 if mode == "last" else np.iinfo(np.int64).max)
+            (np.maximum if mode == "last" else np.minimum).at(best, terminator[bound], place[bound])
+            chosen = ~bound | (place == best[terminator])
+            kept, terminator = kept[chosen], terminator[chosen]
+        return kept
+
+
+def candidates(matches: Ints, positives: int, position: Ints) -> Candidates:
+    """Of matches as the kernel of combinations gives them, by the rows of their chunk."""
+    events = matches[:, :positives]
+    return Candidates(events, np.where(events >= 0, position[events], -1), matches[:, positives])
+
+
+def reported(selection: Selection, found: Iterator[Ints], positives: int, position: Ints) -> Iterator[Ints]:
+    """The matches of a chunk, of which those that the kernel gives are the candidates."""
+    waiting: list[Ints] = []
+    size, most = 0, _GATHERED
+    for matches in found:
+        waiting.append(matches.copy())
+        size += len(matches)
+        if size >= most:
+            gathered = np.concatenate(waiting)
+            kept, still = selection.decided(candidates(gathered, positives, position), ended=False)
+            if len(kept):
+                yield gathered[kept]
+            waiting, size = [gathered[still]], len(still)
+            most = max(_GATHERED, 2 * size)
+    if waiting:
+        gathered = np.concatenate(waiting)
+        kept, _ = selection.decided(candidates(gathered, positives, position), ended=True)
+        if len(kept):
+            yield gathered[kept]

@@ -65,6 +65,7 @@ class Bucket(Matcher):
         self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
         self.everywhere = sum(self.bits[component.variable] for component in task.outside if not component.keyed)
         self.lookups: list[_Lookup] = []
+        self.seen = 0
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
         """One micro-batch of a bucket; time and watermark are in ticks."""
@@ -102,11 +103,15 @@ class Bucket(Matcher):
         concerned[codes[due]] = True
         part = np.flatnonzero((time < watermark) & (concerned[codes] | (states & self.everywhere != 0)))
         order = [] if task.order is None else ranks(table.column(task.order).take(pa.array(part)))
-        part = part[_sorting(codes[part], time[part], *order)]
+        part = part[sorting(codes[part], time[part], *order)]
         tried = self.horizon.tried(states[part], due[part])
         chunk = table.take(pa.array(part))
         chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(tried))
         events = self.events(chunk)._replace(since=since, until=watermark)
+        self.base, self.seen = (
+            self.seen,
+            self.seen + chunk.num_rows,
+        )  # the buckets of a task share one sequence of numbers
         self.lookups = [_Lookup(chunk, events.time, codes[part], tried, task, self.bits[each.variable], each)
                         for each in task.outside]  # fmt: skip
         found = self.construction.found(events, task.jit)
@@ -149,8 +154,7 @@ class Bucket(Matcher):
         time, states = time[keep], states[keep]
         table = table.filter(keep)
         table = table.set_column(table.schema.get_field_index(self.task.states), self.task.states, pa.array(states))
-        table = table.replace_schema_metadata({_CALLED_AT: str(watermark)})
-        return Step(late, matches, table, self.horizon.wake(time, states, watermark))
+        return Step(late, matches, named_at(table, watermark), self.horizon.wake(time, states, watermark))
 
     def _enforce_limit(self, table: pa.Table, limit: int) -> None:
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
@@ -214,12 +218,17 @@ class _Lookup:
         return Rows(self.rows[np.repeat(begin, length) + within], offsets, collected=True)
 
 
+def named_at(table: pa.Table, watermark: int) -> pa.Table:
+    """A state, which knows at which watermark it was left."""
+    return table.replace_schema_metadata({_CALLED_AT: str(watermark)})
+
+
 def called_at(state: pa.Table, otherwise: int) -> int:
     """The watermark at which a bucket left this state."""
     return int((state.schema.metadata or {}).get(_CALLED_AT, otherwise))
 
 
-def _sorting(*keys: Ints) -> Ints:
+def sorting(*keys: Ints, stable: bool = False) -> Ints:
     """Row numbers in the order of the keys. One number made of them all sorts several times as fast, if it fits."""
     lows = [int(key.min()) for key in keys]
     spans = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
@@ -228,7 +237,7 @@ def _sorting(*keys: Ints) -> Ints:
     combined = np.zeros(len(keys[0]), np.int64)
     for key, low, span in zip(keys, lows, spans, strict=True):
         combined = combined * span + (key - low)
-    return np.argsort(combined)
+    return np.argsort(combined, kind="stable" if stable else None)
 
 
 def _attached(outside: tuple[Outside, ...]) -> Iterator[Any]:

@@ -74,6 +74,26 @@ def run_stream(
     state: str | None,
 ) -> int:
     """Runs until interrupted, or, with --trigger available-now, until all that is there is processed."""
+
+    def followed(spark: SparkSession, options: Options) -> Stream:
+        return follow(read(spark, arguments), options)
+
+    def sources(files: Files) -> list[str]:
+        arguments.events = inputs.specs(arguments, default_events)
+        return [location for _, location in (inputs.split(files, spec, source.types) for spec in arguments.events)]
+
+    return run_until_stopped(followed, sources, arguments, name=name, state=state)
+
+
+def run_until_stopped(
+    follow: Callable[[SparkSession, Options], Stream],
+    sources: Callable[[Files], Sequence[str]],
+    arguments: argparse.Namespace,
+    *,
+    name: str,
+    state: str | None,
+) -> int:
+    """What streams of events and of tables have in common; `sources` are the places that rows come from."""
     refuse_idle(arguments)
     if arguments.out == output.STDOUT:
         raise SaseRunError("--out - is not for streams: without --out, a stream prints its matches as they come")
@@ -84,7 +104,6 @@ def run_stream(
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
     options = Options(arguments.max_delay, arguments.max_window_events_per_key, arguments.buckets)
-    arguments.events = inputs.specs(arguments, default_events)
     with explained():
         spark = session(name, arguments.verbose, bar=False)
         if is_remote():
@@ -94,12 +113,12 @@ def run_stream(
             )
         files = Files(spark)
         places = Places.of(arguments)
-        _refuse_own(files, arguments.events, source, [places.out, places.late, arguments.checkpoint])
+        _refuse_own(files, sources(files), [places.out, places.late, arguments.checkpoint])
         made_of = {"state": state, "buckets": options.buckets, **places.qualified(files)}
         checkpoint = Checkpoint(arguments.checkpoint, made_of)
         resumed = checkpoint.fits(files, places)
         with _partitions(spark, options.buckets):
-            stream = follow(read(spark, arguments), options)
+            stream = follow(spark, options)
         if places.out:
             output.refuse_misfits(stream.matches(), places.out, places.format)
         sink = Sink(stream, spark, arguments, places, resumed)
@@ -114,7 +133,7 @@ def run_stream(
             checkpoint.label(files)  # when nothing can be refused any more
         with _partitions(spark, stream.buckets):
             query = writer.start()
-    line = StatusLine(source.time_kind, sink)
+    line = StatusLine(stream.time_kind, sink)
     with noted() as interrupted:
         try:
             while not (interrupted.is_set() or _terminated(query)):
@@ -173,10 +192,10 @@ def file_streams(spark: SparkSession, arguments: argparse.Namespace, source: Sou
     ]
 
 
-def _refuse_own(files: Files, specs: Iterable[str], source: Source, places: Iterable[str | None]) -> None:
+def _refuse_own(files: Files, locations: Iterable[str], places: Iterable[str | None]) -> None:
     """What a stream writes must not come in again as events."""
     ours = [(place, files.qualified(place)) for place in places if place]
-    for _, location in (inputs.split(files, spec, source.types) for spec in specs):
+    for location in locations:
         for folder in (str(status.getPath()) for status in files.matching(location) or ()):
             for place in (place for place, path in ours if lies_in(path, folder)):
                 raise SaseRunError(f"{place} lies within {location}, where the events come from: choose another place")

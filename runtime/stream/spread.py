@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import quoted
-from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.horizon import COPY
 from sase.runtime.stream.watch import Columns
 
 
-def in_buckets(events: DataFrame, task: StreamTask, columns: Columns, buckets: int) -> DataFrame:
-    """A bucket for each event. One that any key may have to look at is copied to all of them."""
+def in_buckets(events: DataFrame, by: Sequence[str], columns: Columns, buckets: int, everywhere: int = 0) -> DataFrame:
+    """A bucket for each event. One with a state bit of `everywhere`, which any key may have to look at, is copied to
+    all of them."""
     labels = F.array(*map(F.lit, bucket_labels(buckets)))
-    number = F.pmod(F.hash(*(F.col(quoted(name)) for name in task.by)), F.lit(buckets)) if buckets > 1 else F.lit(0)
+    number = F.pmod(F.hash(*(F.col(quoted(name)) for name in by)), F.lit(buckets)) if buckets > 1 else F.lit(0)
     own = F.element_at(labels, number + 1)
     bucket, states = columns.bucket, F.col(columns.states)
-    known = len(task.pattern.variables)
-    everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
     placed = events.withColumn(bucket, own)
     if everywhere and buckets > 1:
         copied = (states.bitwiseAND(F.lit(everywhere)) != 0) & F.col(columns.reason).isNull()

@@ -11,17 +11,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, StructField, StructType
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
+from sase.runtime.io.batches import measure_documents
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
-from sase.runtime.ssc import check_pattern, shape
+from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.rejected import counted, rejected_schema
+from sase.runtime.stream.row_bucket import RowStreamTask
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
 
@@ -41,9 +43,10 @@ class Stream:
     found: StructType
     shown: StructType
     finish: Callable[[DataFrame], DataFrame]
-    task: StreamTask | None = None
+    task: StreamTask | RowStreamTask | None = None
     """What a bucket is told; None where nothing is remembered."""
     buckets: int = 0
+    time_kind: str = "timestamp"
 
     def matches(self, packed: DataFrame | None = None) -> DataFrame:
         return self.finish(unpacked(self.packed if packed is None else packed, "match", self.found))
@@ -62,6 +65,8 @@ def scan_and_construct(
     emit: Mapping[str, Sequence[str]],
     started: str | None = None,
     detected: str | None = None,
+    groups: Groups | None = None,
+    candidates: str | None = None,
     shown: Sequence[str],
     columns: Columns,
     time_kind: Literal["timestamp", "integer"],
@@ -77,7 +82,7 @@ def scan_and_construct(
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
     refused.
     """
-    check_pattern(pattern, emit)
+    check_pattern(pattern, emit, groups or {}, candidates)
     horizon(pattern, tuple(outside))
     task = StreamTask(
         pattern=pattern,
@@ -92,17 +97,51 @@ def scan_and_construct(
         cross=tuple(cross),
         started=started,
         detected=detected,
+        groups=as_tuples(groups),
+        candidates=candidates,
         outside=tuple(outside),
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
     )
     buckets = options.buckets if by else 1
-    _prepare(events.sparkSession, buckets)
+    prepare(events.sparkSession, buckets)
     events = events.drop(columns.clock)
     schema = events.schema
-    packed = (
-        in_buckets(events, task, columns, buckets)
-        .mapInArrow(packer(events.columns, task.shown, columns, None), PACKED)
+    known = len(pattern.variables)
+    everywhere = sum(1 << (known + at) for at, component in enumerate(outside) if not component.keyed)
+    packed = in_state(events, task, columns, buckets, state, time_kind, bootstrap, task.shown, everywhere)
+
+    def struct(columns: Sequence[str]) -> StructType:
+        return StructType([StructField(name, schema[name].dataType) for name in columns])
+
+    found = StructType([])
+    for variable, names in emit.items():
+        event = struct(names)
+        found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
+    for field in more_fields(schema, started, detected, groups, candidates):
+        found = found.add(field)
+    for component in outside:
+        if component.columns:
+            found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
+    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets, time_kind)
+
+
+def in_state(
+    events: DataFrame,
+    task: StreamTask | RowStreamTask,
+    columns: Columns,
+    buckets: int,
+    state: str,
+    time_kind: str,
+    bootstrap: Callable[[], None] | None,
+    shown: tuple[str, ...],
+    everywhere: int = 0,
+) -> DataFrame:
+    """PACKED rows of what the buckets find, and of what could not take part."""
+    measure_documents(events)
+    return (
+        in_buckets(events, task.by, columns, buckets, everywhere)
+        .mapInArrow(packer(events.columns, shown, columns, None), PACKED)
         .groupBy("bucket")
         .transformWithStateInPandas(
             _processor(task, f"{state} in {buckets} buckets", time_kind, bootstrap),
@@ -112,23 +151,8 @@ def scan_and_construct(
         )
     )
 
-    def struct(columns: Sequence[str]) -> StructType:
-        return StructType([StructField(name, schema[name].dataType) for name in columns])
 
-    found = StructType([])
-    for variable, names in emit.items():
-        event = struct(names)
-        found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
-    for name in (started, detected):
-        if name is not None:
-            found = found.add(StructField(name, LongType()))
-    for component in outside:
-        if component.columns:
-            found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))
-    return Stream(counted(packed), found, rejected_schema(schema, shown), finish, task, buckets)
-
-
-def _prepare(spark: SparkSession, buckets: int) -> None:
+def prepare(spark: SparkSession, buckets: int) -> None:
     """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
 
     A micro-batch is committed with a log of what it has written, and not with all files of the store.
@@ -171,7 +195,7 @@ def single_events(
 
 
 def _processor(
-    task: StreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
+    task: StreamTask | RowStreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
 ) -> StatefulProcessor:
     """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -67,7 +68,9 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
     Events of all types are let through, since each tells what time it is. Without options there is no watermark of
     ours; and none where the events have one on their time: Spark takes no second one, and goes by the clock it has.
     """
-    delay = None if options is None or _has_watermark(events, source, options) else options.delay(source.time_kind)
+    frames = [frame for _, frame in pairs(events)]
+    marked = options is None or refuse_other_watermark(frames, source.time, options)
+    delay = None if options is None or marked else options.delay(source.time_kind)
     united = unite(events, source, every=True)
     event_type, time = F.col(quoted(source.type)), ticks(united, quoted(source.time))
     why = reason(united, source)
@@ -84,21 +87,21 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
     return clocked if delay is None else clocked.withWatermark(columns.clock, delay)
 
 
-def _has_watermark(events: Events, source: Source, options: Options) -> bool:
+def refuse_other_watermark(frames: Sequence[DataFrame], time: str, options: Options) -> bool:
     """Whether the events have a watermark on their time. Refuses what Spark would refuse when the stream starts."""
     marked = []
-    for _, frame in pairs(events):
+    for frame in frames:
         columns = [field.name for field in frame.schema if _WATERMARK in field.metadata]
         if not columns and not is_remote() and _MARKED in frame._jdf.queryExecution().analyzed().toString():
             raise SaseRunError(
-                f'the events have a watermark on a column that is left out: put it on "{source.time}", or leave the '
+                f'the events have a watermark on a column that is left out: put it on "{time}", or leave the '
                 "watermark out and give max_delay"
             )
         for name in columns:
-            if name.lower() != source.time.lower():
+            if name.lower() != time.lower():
                 raise SaseRunError(
-                    f'the events have a watermark on "{name}", and the query goes by "{source.time}": put the '
-                    f'watermark on "{source.time}", or leave it out and give max_delay'
+                    f'the events have a watermark on "{name}", and the query goes by "{time}": put the '
+                    f'watermark on "{time}", or leave it out and give max_delay'
                 )
         marked.append(bool(columns))
     if any(marked) and not all(marked):

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.stream.bucket import Bucket, StreamTask
+from sase.runtime.stream.row_bucket import RowBucket, RowStreamTask
 
 EPOCH = 1 << 52
 """Spark's watermark is a time in milliseconds that never falls below 0. A tick of an integer time is a millisecond, and
@@ -24,9 +25,13 @@ _NAME = b"sase"
 class BucketWorker:
     """One for each task of Spark. `fingerprint` names what the state is made of."""
 
-    def __init__(self, task: StreamTask, fingerprint: str, time_kind: str) -> None:
-        self.bucket = Bucket(task)
-        self.shown = task.shown
+    def __init__(self, task: StreamTask | RowStreamTask, fingerprint: str, time_kind: str) -> None:
+        if isinstance(task, RowStreamTask):
+            self.bucket: Bucket | RowBucket = RowBucket(task)
+            self.shown = task.late
+        else:
+            self.bucket = Bucket(task)
+            self.shown = task.shown
         self.fingerprint = fingerprint
         self.time_kind = time_kind
 
@@ -83,7 +88,9 @@ class BucketWorker:
         if arrived is not None:
             # Only what the session decides can differ: its time zone, and how long strings may be.
             metadata = table.schema.metadata
-            table = table.cast(arrived.select(table.column_names).schema).replace_schema_metadata(metadata)
+            fields = [arrived.schema.field(name) if name in arrived.column_names else table.schema.field(name)
+                      for name in table.column_names]  # fmt: skip
+            table = table.cast(pa.schema(fields)).replace_schema_metadata(metadata)
         return table
 
     def _late(self, late: pa.Table) -> pa.Table:

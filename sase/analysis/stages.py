@@ -16,7 +16,18 @@ from pyspark.sql import functions as F
 from sase.compiler.core.bound import EquivalenceTest
 from sase.compiler.emit.words import group_text, order_text
 from sase.compiler.plan import physical
-from sase.compiler.plan.physical import AntiJoin, Arrays, Exclude, Interval, Keep, Kernel, Select, Slices, Within
+from sase.compiler.plan.physical import (
+    AntiJoin,
+    Arrays,
+    Choose,
+    Exclude,
+    Interval,
+    Keep,
+    Kernel,
+    Select,
+    Slices,
+    Within,
+)
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, flaws, own_tables, quoted, types_there, unite
 from sase.runtime.io.tally import LOOK, unknown_type
@@ -134,7 +145,8 @@ class _Run:
         """For each variable, how many events meet its conditions, one after the other, and find a predecessor. Negated
         ones first: so the last variable's events stand before what is built from them."""
         fills = {fill.variable: fill.parts for fill in self.physical.fills}
-        forbidden = {join.variable: join.fill.parts for join in self.physical.every(AntiJoin)}
+        joins = self.physical.every(AntiJoin)
+        forbidden = {each.variable: each.fill.parts for join in joins for each in join.components}
         aside = self.plan.forbidden | self.bound.collected
         forbidden |= {name: parts for name, parts in fills.items() if name in aside}
         metrics: list[Column] = []
@@ -265,7 +277,7 @@ class _Run:
             left -= int(removed)
             if removed or what not in _SELDOM:
                 yield Stage("walks", of, what, "candidate", left, int(removed), alone if what == steps[-1][0] else "")
-        if kernel.select or kernel.exclusive:
+        if (kernel.select or kernel.exclusive) and not kernel.deferred:
             chosen = [f"the {mode} {name}" for name, mode in kernel.select]
             chosen += ["unused events"] if kernel.exclusive else []
             yield Stage("choice", of, ", ".join(chosen), "match", found, left - found)
@@ -318,10 +330,13 @@ class _Run:
                     for condition in step.conditions:
                         yield "selection", condition, _where(condition)
                 case AntiJoin():
-                    yield "anti-join", self.no(step.variable, step.interval), getattr(self.job, step.function)
+                    what = ", ".join(self.no(each.variable, each.interval) for each in step.components)
+                    yield "anti-join", what, getattr(self.job, step.function)
                 case Exclude():
-                    what = f"no {step.variable} with {' and '.join(step.conditions)}"
+                    what = f"no {', '.join(step.variables)}{step.told}"
                     yield "negation", what, _of_matches(getattr(self.job, step.function))
+                case Choose():
+                    yield "choice", "chosen among candidates", _of_matches(self.job.chosen)
                 case Keep():
                     yield "values", step.variable, _of_matches(getattr(self.job, step.function))
                 case Arrays():

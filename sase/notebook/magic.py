@@ -166,25 +166,35 @@ def run_sql(
     from sase.notebook.source import Source
     from sase.statement import compile_sql
 
-    for option in ("events", "catalog", "analyze", "stream", "max_delay"):
+    for option in ("events", "catalog"):
         if getattr(arguments, option):
             raise OptionError(f"--{option.replace('_', '-')} is not for SQL")
     dialect, filename = arguments.dialect or "spark", f"{arguments.name}.sql"
     names = compile_sql(text, dialect, joins="never", filename=filename).compiled.statement.tables
     tables = {name: namespace[name] for name in names if is_frame(namespace.get(name))}
+    _refuse_with_stream(arguments)
 
     def ready() -> tuple[Statement, DataFrame]:
         statement = compile_sql(text, dialect, tables=tables, filename=filename)
-        return statement, statement.run(tables)
+        return statement, statement.run(tables, **_delay(arguments))
 
     statement, rows = work("getting ready", ready)
+    if rows.isStreaming != arguments.stream:
+        raise OptionError(_STREAMS if rows.isStreaming else _STREAMS_NOT)
+    if arguments.stream:
+        start(arguments.name, rows, namespace, screen, work)
+        return
     rows.createOrReplaceTempView(arguments.name)
     namespace[arguments.name] = rows
-    if arguments.explain:
-        screen.show(Source(statement.explain(), plain=True))
+    if arguments.explain or arguments.analyze:
+        from sase.pictures.rows import row_automata
+
+        screen.show(*row_automata(statement), Source(statement.explain(), plain=True))
+    if arguments.analyze:
+        screen.show(Source(work("analyzing", statement.analyze), plain=True))
     if arguments.job:
         screen.show(Source(statement.job))
-    if arguments.explain or arguments.job:
+    if arguments.explain or arguments.analyze or arguments.job:
         return
     count = None
     if arguments.count:
@@ -208,12 +218,18 @@ def follow(
     screen: Screen,
     work: Callable[..., Any],
 ) -> None:
+    start(arguments.name, query.run(events, **_delay(arguments)), namespace, screen, work)
+
+
+def _delay(arguments: Namespace) -> dict[str, Any]:
+    return {} if arguments.max_delay is None else {"max_delay": arguments.max_delay}
+
+
+def start(name: str, matches: DataFrame, namespace: dict[str, Any], screen: Screen, work: Callable[..., Any]) -> None:
     """Binds the streaming DataFrame of matches, and starts it into a table in memory, of the same name."""
     from sase.notebook import stream
 
-    delay = {} if arguments.max_delay is None else {"max_delay": arguments.max_delay}
-    matches = query.run(events, **delay)
-    name, spark = arguments.name, matches.sparkSession
+    spark = matches.sparkSession
 
     def begin() -> None:
         running = stream.start(matches, name)
@@ -230,11 +246,7 @@ def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark
 
     parsed = read(text, f"{arguments.name}.sase", arguments.language)
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
-    if arguments.max_delay is not None and not arguments.stream:
-        raise OptionError("--max-delay goes with --stream: events at rest are all there")
-    looks = arguments.explain or arguments.analyze or arguments.count or arguments.job
-    if arguments.stream and looks:
-        raise OptionError("--stream goes on and on: --explain, --analyze, --count and --job are for events at rest")
+    _refuse_with_stream(arguments)
     if not specs:
         raise OptionError(
             "there are no events: add --events NAME, of a DataFrame, a table or a file, or FROM NAME to the query"
@@ -242,9 +254,9 @@ def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark
     given = names.events(specs, parsed.types, namespace, spark)
     streaming = [isinstance(table, DataFrame) and table.isStreaming for table in given.values()]
     if arguments.stream and not all(streaming):
-        raise OptionError("--stream needs events of spark.readStream, and these do not stream: leave it out")
+        raise OptionError(_STREAMS_NOT)
     if any(streaming) and not arguments.stream:
-        raise OptionError("these events are a stream: add --stream")
+        raise OptionError(_STREAMS)
     query = compile(
         parsed,
         names.catalog(arguments.catalog, namespace),
@@ -252,6 +264,18 @@ def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark
         parameters=names.parameters(parsed.parameters, namespace),
     )
     return query, query.tables(given)
+
+
+_STREAMS = "these events are a stream: add --stream"
+_STREAMS_NOT = "--stream needs events of spark.readStream, and these do not stream: leave it out"
+
+
+def _refuse_with_stream(arguments: Namespace) -> None:
+    if arguments.max_delay is not None and not arguments.stream:
+        raise OptionError("--max-delay goes with --stream: events at rest are all there")
+    looks = arguments.explain or arguments.analyze or arguments.count or arguments.job
+    if arguments.stream and looks:
+        raise OptionError("--stream goes on and on: --explain, --analyze, --count and --job are for events at rest")
 
 
 # ---- what is shown ------------------------------------------------------------------------------

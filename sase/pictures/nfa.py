@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from math import cos, radians, sin
 from typing import TYPE_CHECKING
 
+from sase.api import Query
 from sase.compiler.core.bound import BoundQuery, Variable
+from sase.compiler.core.errors import OptionError
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.orders import component, orders
 from sase.pictures.picture import GREY, INK, RED, Chart, Picture
 
 if TYPE_CHECKING:
-    from sase.api import Query
+    from sase.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,19 @@ class Unless:
     conditions: tuple[str, ...]
 
 
-def nfa(query: Query) -> Picture:
+def nfa(query: Query | Statement) -> Picture:
     """The pattern as the paper draws it: every state may skip any event, and the next one takes a fitting event.
 
-    A pattern that is no sequence is drawn as the orders in which its events may come.
+    A pattern that is no sequence is drawn as the orders in which its events may come; that of MATCH_RECOGNIZE as the
+    variables that may take the next row, in which none is skipped.
     """
+    if not isinstance(query, Query):
+        from sase.pictures.rows import row_automata
+
+        found = row_automata(query)
+        if len(found) != 1:
+            raise OptionError(f"the statement has {len(found)} clauses: see sase.pictures.rows.row_automata")
+        return found[0]
     if not query.compiled.query.is_sequence:
         return orders(query.compiled.query)
     transitions, after = list(_transitions(query.compiled.query)), _trailing(query.compiled.query)

@@ -13,6 +13,7 @@ from sase.compiler.core.errors import OptionError
 from sase.pictures.align import aligned, are_needles
 from sase.pictures.diagram import CHAR
 from sase.pictures.picture import BLUE, GREY, INK, PALETTE, RED, Chart, Picture
+from sase.pictures.rows import row_timelines, statement_of
 from sase.pictures.scene import Limits, Run, Scene, scene
 from sase.pictures.timeline_text import describe, labels, text
 
@@ -36,14 +37,20 @@ def timeline(
 ) -> Picture:
     """Draws matches and the events around them.
 
-    A DataFrame that `Query.run` or `%%sase` has made knows its query and its events. One that was derived from it, as
-    by `where`, does not: give `query` and `events`, and only the matches that it still has are drawn. At most `lanes`
-    keys and `limit` events are drawn, those with the earliest matches first; the picture says so where there are more.
+    A DataFrame that `Query.run`, `sase.sql` or `%%sase` has made knows its query and its events. One that was derived
+    from it, as by `where`, does not: give `query` and `events`, and only the matches that it still has are drawn. At
+    most `lanes` keys and `limit` events are drawn, those with the earliest matches first; the picture says so where
+    there are more.
 
     The axis is the time, with a lane per key; or, where matches are short and far between, the time that has elapsed
     since the first event of a match, with a lane per such beginning. `axis` chooses: "time", "elapsed", or "auto" for
     the one that can be read.
     """
+    if (statement := statement_of(matches)) is not None:
+        found = row_timelines(statement, lanes, limit)
+        if len(found) != 1:
+            raise OptionError(f"the statement has {len(found)} clauses: see sase.pictures.rows.row_timelines")
+        return found[0]
     origin = origin_of(matches)
     query = query or (origin.query if origin else None)
     given = events if events is not None else (origin.events if origin else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,22 +18,24 @@ Bound = Mapping[str, Row]
 class Match:
     """The numbers of the rows of a match, and when it began and is certain."""
 
-    events: tuple[tuple[str, int | tuple[int, ...]], ...]
+    events: tuple[tuple[str, Any], ...]
     started: int
     detected: int
     due: int
 
 
-def judge(pattern: Combination, rows: Sequence[Row]) -> list[Match]:
-    """In the order of their latest rows."""
+def judge(
+    pattern: Combination, rows: Sequence[Row], accepted: Callable[[int, Bound], bool] = lambda branch, bound: True
+) -> list[Match]:
+    """In the order of their latest rows: of those that somebody else accepts, where a combination is deferred."""
     found: list[tuple[Branch, Bound]] = []
     for key in dict.fromkeys(row["key"] for row in rows):
         of_key = [row for row in rows if row["key"] == key]
         seen = set()
-        for branch in pattern.branches:
+        for at, branch in enumerate(pattern.branches):
             for bound in bindings(pattern, branch, {}, of_key):
                 latest = max(bound.values(), key=number)
-                if latest["states"] & BORROWED:
+                if latest["states"] & BORROWED or not accepted(at, bound):
                     continue
                 assignment = frozenset((variable, number(row)) for variable, row in bound.items())
                 if not pattern.once or assignment not in seen:
@@ -76,13 +78,16 @@ def bindings(pattern: Combination, each: Branch | Group, outer: Bound, rows: Seq
 
 
 def described(pattern: Combination, branch: Branch, bound: Bound, rows: Sequence[Row]) -> Match:
-    events: dict[str, int | tuple[int, ...]] = {variable: number(row) for variable, row in bound.items()}
+    events: dict[str, Any] = {variable: number(row) for variable, row in bound.items()}
     latest = max(bound.values(), key=number)
     of_key = [row for row in rows if row["key"] == latest["key"]]
     for group in branch.groups:
         if group.collect:
             collected = list(bindings(pattern, group, bound, of_key))
-            events |= {v: tuple(number(binding[v]) for binding in collected) for v in group.variables}
+            if group.name:
+                events[group.name] = tuple(tuple(number(each[v]) for v in group.variables) for each in collected)
+            else:
+                events |= {v: tuple(number(binding[v]) for binding in collected) for v in group.variables}
     times = [row["time"] for row in bound.values()]
     detected, ticks = instant(branch.instant, bound)
     return Match(tuple(sorted(events.items())), min(times), detected, detected + ticks)
@@ -161,7 +166,8 @@ def groups(
     inner = ()
     if depth and names and draw(st.sampled_from([False, False, True])):
         inner = (draw(groups(names, [*own, *outer], within, False, depth - 1)),)
-    return Group(tuple(own), groups=inner, collect=collect, **draw(relations(own, outer, within)))
+    name = "_" + "".join(own) if collect and (len(own) > 1 or draw(st.booleans())) else None
+    return Group(tuple(own), groups=inner, collect=collect, name=name, **draw(relations(own, outer, within)))
 
 
 @st.composite

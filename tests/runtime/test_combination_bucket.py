@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from combinations import judge, streamed
+from combinations import judge, number, streamed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import Timers, Value, follow, shuffled
-from test_combinations import answer
+from test_combinations import answer, bindings_of, chosen, is_accepted
 from test_kernel import SCHEMA, random_rows
 
 from sase.runtime.pattern import Apart, Branch, Combination, Earliest, Group
@@ -27,7 +27,8 @@ def stream_task(pattern: Combination, **changes: Any) -> StreamTask:
     emit = tuple((variable, ("number",)) for variable in (*pattern.positive, *pattern.collected))
     task = StreamTask(
         pattern, ("key",), "time", "seq", "states", emit, batch_rows=64, chunk_rows=0, jit=True,
-        started="started", detected="detected", shown=("number",),
+        started="started", detected="detected", shown=("number",), groups=bindings_of(pattern),
+        candidates="candidate" if pattern.deferred else None,
     )  # fmt: skip
     return replace(task, **changes)
 
@@ -54,6 +55,22 @@ def test_same_matches_as_a_brute_force_when_they_are_due(pattern: Combination, s
         assert all(at == min(each for each in run.watermarks if each >= due[match]) for match, at in answers)
     assert not run.late
     assert run.state_rows[-1] == 0, "what nothing can reach any more is forgotten"
+
+
+@given(streamed(), st.integers(0, 2**32))
+def test_what_is_left_to_decide_is_decided_before_the_choice(pattern: Combination, seed: int) -> None:
+    """All that a choice is among is due in one micro-batch. What is used up would be known too late."""
+    pattern = replace(pattern, exclusive=False, deferred=True)
+    random = Random(seed)
+    rows = random_rows(pattern, random.choice([6, 10, 16]), seed)
+    batches = shuffled([row["time"] for row in rows], 4, random)
+    run = follow(stream_task(pattern), pa.Table.from_pylist(rows, SCHEMA), batches, 4)
+    expected = judge(pattern, rows, lambda branch, bound: is_accepted(branch, map(number, bound.values())))
+    batches_of: dict[int, list[pa.RecordBatch]] = {}
+    for at, matches in zip(run.found_at, run.matches, strict=True):
+        batches_of.setdefault(at, []).append(matches)
+    found = [each for some in batches_of.values() for each in chosen(pattern, some)]
+    assert Counter(found) == Counter((each.events, each.started, each.detected) for each in expected)
 
 
 BESIDE = Combination(

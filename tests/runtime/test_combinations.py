@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from combinations import combinations, judge
+from combinations import combinations, judge, number
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_kernel import SCHEMA, Row, nested_loop, patterns, random_rows, rows_of
@@ -21,6 +21,7 @@ from test_kernel import SCHEMA, Row, nested_loop, patterns, random_rows, rows_of
 from sase.runtime.kernels import candidates
 from sase.runtime.kernels.combinations import Counters
 from sase.runtime.operator import construction, selection
+from sase.runtime.operator.choice import choose
 from sase.runtime.operator.matcher import Task
 from sase.runtime.operator.partition import Partition, run
 from sase.runtime.pattern import BORROWED, Apart, At, Branch, Combination, Compare, Group, Pattern
@@ -30,9 +31,14 @@ def task_for(pattern: Combination, **changes: Any) -> Task:
     emit = tuple((variable, ("number",)) for variable in (*pattern.positive, *pattern.collected))
     task = Task(
         pattern, ("key",), "time", "seq", "states", emit, batch_rows=64, chunk_rows=64, jit=True,
-        started="started", detected="detected",
+        started="started", detected="detected", groups=bindings_of(pattern),
+        candidates="candidate" if pattern.deferred else None,
     )  # fmt: skip
     return replace(task, **changes)
+
+
+def bindings_of(pattern: Combination) -> Any:
+    return tuple((name, tuple((v, ("number",)) for v in own)) for name, own in pattern.bindings.items())
 
 
 @contextmanager
@@ -44,7 +50,7 @@ def crowds(always: bool) -> Iterator[None]:
         yield
 
 
-Answer = tuple[tuple[tuple[str, int | tuple[int, ...]], ...], int, int]
+Answer = tuple[tuple[tuple[str, Any], ...], int, int]
 
 
 def found(task: Task, rows: Sequence[Row], size: int) -> list[Answer]:
@@ -61,11 +67,16 @@ def found(task: Task, rows: Sequence[Row], size: int) -> list[Answer]:
 
 def answer(match: dict[str, Any]) -> Answer:
     started, detected = match.pop("started", 0), match.pop("detected", 0)
-    events = {
-        variable: tuple(event["number"] for event in value) if isinstance(value, list) else value["number"]
-        for variable, value in match.items()
-        if value is not None
-    }
+    match.pop("candidate", None)
+
+    def shown(name: str, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value["number"]
+        if name.startswith("_"):
+            return tuple(tuple(v["number"] for of, v in binding.items() if of != name) for binding in value)
+        return tuple(event["number"] for event in value)
+
+    events = {name: shown(name, value) for name, value in match.items() if value is not None}
     return tuple(sorted(events.items())), started, detected
 
 
@@ -87,6 +98,39 @@ def test_same_matches_as_a_brute_force(data: st.DataObject) -> None:
 
     assert Counter(compiled) == Counter((each.events, each.started, each.detected) for each in judge(pattern, judged))
     assert Counter(compiled) == Counter(found(replace(task, jit=False), rows, random.choice([2, 64])))
+
+
+def is_accepted(branch: int, numbers: Iterable[int]) -> bool:
+    """What somebody else decides about candidates, whatever it is."""
+    return (branch + sum(numbers)) % 3 != 0
+
+
+def chosen(pattern: Combination, batches: Iterable[pa.RecordBatch]) -> list[Answer]:
+    """The accepted ones of the candidates, and what is chosen among them."""
+
+    def accepted(matches: pa.RecordBatch) -> pa.RecordBatch:
+        rows = matches.to_pylist()
+        numbers = [[row[v]["number"] for v in pattern.positive if row[v] is not None] for row in rows]
+        kept = [is_accepted(row["candidate"]["branch"], of) for row, of in zip(rows, numbers, strict=True)]
+        return matches.filter(pa.array(kept))
+
+    some = [accepted(matches) for matches in batches]
+    at = some[0].schema.get_field_index("candidate") if some else 0
+    return [answer(row) for matches in choose(pattern, at, iter(some)) for row in matches.to_pylist()]
+
+
+@given(st.data())
+def test_what_is_left_to_decide_is_decided_before_the_choice(data: st.DataObject) -> None:
+    pattern = replace(data.draw(combinations()), deferred=True)
+    seed = data.draw(st.integers(0, 2**32))
+    random = Random(seed)
+    rows = random_rows(pattern, random.choice([8, 12, 16]), seed)
+    partition = Partition(task_for(pattern, batch_rows=random.choice([1, 2, 64])))
+    batches = pa.Table.from_pylist(rows, SCHEMA).to_batches(max_chunksize=random.choice([1, 2, 5, 64]))
+    found = [each for at, batch in enumerate(batches)
+             for each in partition.matches([batch], final=at == len(batches) - 1)]  # fmt: skip
+    expected = judge(pattern, rows, lambda branch, bound: is_accepted(branch, map(number, bound.values())))
+    assert Counter(chosen(pattern, found)) == Counter((each.events, each.started, each.detected) for each in expected)
 
 
 # ---- a sequence is a combination ------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import sase
 from sase.runtime.arguments import add_arguments
 from sase.runtime.errors import explain
 from sase.runtime.events import Source
@@ -26,7 +27,7 @@ from sase.runtime.io.files import Files
 from sase.runtime.io.inputs import read_columns, split
 from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
-from sase.runtime.session import BATCH_ROWS
+from sase.runtime.session import BATCH_BYTES, BATCH_ROWS, BATCHES
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
 
@@ -709,6 +710,37 @@ def test_wide_events_come_in_short_batches(
     assert sum(seen) == 40 and "relevant 40 ·" in err
     assert max(seen) == min(most, 40)
     assert spark.conf.get(BATCH_ROWS) == "1000"
+
+
+def test_documents_come_in_batches_of_bounded_bytes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """16 events with 500 KB each, for batches of 2 MB; numbers and strings are not measured."""
+    monkeypatch.setattr(batches, "BYTES", 2 << 20)
+    for name, value in BATCHES.items():
+        spark.conf.set(name, value)
+    declared = {"ts": "bigint", "id": "bigint", "name": "string", "payload": "binary"}
+    catalog = sase.Catalog(types=dict.fromkeys("AB", declared))
+    columns = ["'A' AS type", "id AS ts", "id", "'n' AS name", "CAST(repeat('x', 500000) AS binary) AS payload"]
+    events = spark.range(16, numPartitions=1).selectExpr(*columns)
+
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"bytes": [batch.nbytes]})
+
+    def largest() -> int:
+        return max(row["bytes"] for row in events.mapInArrow(sizes, "bytes long").collect())
+
+    try:
+        sase.compile("EVENT SEQ(A x, B y) WITHIN 9 RETURN x.id, y.name", catalog).run(events)
+        assert spark.conf.get(BATCH_BYTES) == BATCHES[BATCH_BYTES] and largest() > 7 << 20
+        sase.compile("EVENT SEQ(A x, B y) WITHIN 9", catalog).run(events)
+        assert largest() < 3 << 20
+    finally:
+        spark.conf.set(BATCH_BYTES, BATCHES[BATCH_BYTES])
+    kinds = {"bigint": False, "string": False, "struct<a: int, b: string>": False, "struct<a: binary>": True,
+             "array<int>": True, "map<string, int>": True}  # fmt: skip
+    for kind, is_document in kinds.items():
+        assert batches.measure_documents(spark.createDataFrame([], f"value {kind}")) is is_document
+        spark.conf.set(BATCH_BYTES, BATCHES[BATCH_BYTES])
 
 
 def test_an_expression_that_fails(fails: Callable[..., str], parquet: Path) -> None:

@@ -28,6 +28,7 @@ from sase.compiler.core.rows import (
     Window,
     symbols,
 )
+from sase.compiler.languages.sql.arrays import CLASSES, DISTINCT, FORMULAS, TAKES_TWO, over_array
 from sase.compiler.languages.sql.clause import Clause, Named
 from sase.compiler.languages.sql.expressions import ENDS, SEMANTICS, STEPS, parse_expression, place
 from sase.compiler.languages.sql.tokens import Tokens, span
@@ -40,7 +41,15 @@ _AGGREGATE_CLASSES: dict[type[exp.Expr], str] = {
     exp.Avg: "avg",
     exp.ArrayAgg: "array_agg",
 }
-_AGGREGATE_NAMES = {**{name.upper(): name for name in AGGREGATES}, "COLLECT_LIST": "array_agg"}
+_AGGREGATE_NAMES = {
+    **{name.upper(): name for name in (*AGGREGATES, *FORMULAS)},
+    "COLLECT_LIST": "array_agg",
+    "EVERY": "bool_and",
+    "LISTAGG": "string_agg",
+    "SOME": "bool_or",
+    "STDDEV_SAMP": "stddev",
+    "VAR_SAMP": "variance",
+}
 _RANDOM = (exp.Rand, exp.Randn, exp.Uuid)
 _RANDOM_NAMES = {
     "MONOTONICALLY_INCREASING_ID",
@@ -235,7 +244,7 @@ class _Expression:
             variables, row = self._of_row(node)
             return At(this=row, address=Address(variables, final=self.final), step=0)
         if isinstance(node, exp.AggFunc):
-            known = ", ".join(AGGREGATES)
+            known = ", ".join(sorted((*AGGREGATES, *FORMULAS)))
             self._error(f"the aggregates of a match are {known}", node, "collect the values with array_agg(…)")
             return node
         return _mapped(node, self.bind)
@@ -317,14 +326,11 @@ class _Expression:
         return At(this=row, address=Address(variables, final=self.final), step=step)
 
     def _aggregate(self, name: str, final: bool, arguments: list[exp.Expr], node: exp.Expr) -> exp.Expr:
-        if not self._count(name, arguments, 1, 1, node):
+        if not self._count(name.upper(), arguments, 1, 2 if name in TAKES_TWO else 1, node):
             return node
-        (inner,) = arguments
-        if isinstance(inner, exp.Distinct):
-            self._error(
-                f"{name.upper()}(DISTINCT …) is not supported", node, "count what array_distinct(array_agg(…)) has"
-            )
-            return node
+        inner = arguments[0]
+        if name in FORMULAS or isinstance(inner, exp.Distinct):
+            return self._over_array(name, final, arguments, node)
         if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
             variables = self._variables(_name(inner.args["table"]), inner) if inner.args.get("table") else None
             if name != "count":
@@ -334,6 +340,35 @@ class _Expression:
             return node
         variables, row = self._of_row(inner)
         return Over(function=name, this=row, address=Address(variables, final=final))
+
+    def _over_array(self, name: str, final: bool, arguments: list[exp.Expr], node: exp.Expr) -> exp.Expr:
+        """An aggregate that Spark computes of the values of a match, once they are found."""
+        if self.section == "DEFINE":
+            known = ", ".join(each for each in AGGREGATES if each != "array_agg")
+            message = f"the aggregates of a condition are {known}, without DISTINCT"
+            self._error(message, node, "select the matches by it: make it a measure, and ask for it in WHERE")
+            return node
+        inner, *others = arguments
+        formula = FORMULAS.get(name)
+        if isinstance(inner, exp.Distinct):
+            if len(inner.expressions) != 1 or name not in (*DISTINCT, "min", "max"):
+                known = ", ".join((*DISTINCT, "min", "max"))
+                message = f"{name.upper()}(DISTINCT …) is not supported: DISTINCT goes with one value, in {known}"
+                self._error(message, node, "work on array_distinct(array_agg(…))")
+                return node
+            inner, formula = inner.expressions[0], DISTINCT.get(name)
+        if formula is None:
+            return self._aggregate(name, final, [inner], node)
+        separator = None
+        if name == "string_agg":
+            separator = others[0] if others else None
+            if separator is not None and not isinstance(separator, exp.Literal):
+                self._error("the separator is a text that is written down", separator)
+        elif others:
+            pairs = (("by_it", others[0]), ("it", inner))
+            inner = exp.Struct(expressions=[exp.PropertyEQ(this=exp.to_identifier(k), expression=v) for k, v in pairs])
+        array = self._aggregate("array_agg", final, [inner], node)
+        return over_array(formula, array, separator)
 
     def _nests(self, inner: exp.Expr, name: str) -> bool:
         """Whether there is a function of row patterns in an expression that must be one of a single row."""
@@ -383,13 +418,16 @@ def _call(node: exp.Expr) -> tuple[str, str | None, list[exp.Expr]] | None:
     """A function of row patterns: its name, RUNNING or FINAL before it, and its arguments."""
     if type(node) in _AGGREGATE_CLASSES:
         return _AGGREGATE_CLASSES[type(node)], None, [node.this, *node.expressions]
+    if type(node) in CLASSES:
+        others = [node.args[key] for key in ("expression", "separator") if node.args.get(key) is not None]
+        return CLASSES[type(node)], None, [node.this, *others]
     if not isinstance(node, exp.Anonymous):
         return None
     word, _, name = str(node.this).upper().rpartition(" ")
     if name in ENDS or name in STEPS or name in ("CLASSIFIER", "MATCH_NUMBER"):
         return name, word or None, node.expressions
-    if word in SEMANTICS:
-        return _AGGREGATE_NAMES.get(name, name), word, node.expressions
+    if word in SEMANTICS or (not word and name in _AGGREGATE_NAMES):
+        return _AGGREGATE_NAMES.get(name, name), word or None, node.expressions
     return None
 
 

@@ -86,19 +86,20 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     )
 
 
-def without_other(matches: DataFrame, events: DataFrame) -> DataFrame:
-    """Negation: drops a match when an event lies in its forbidden interval and meets the conditions."""
-    negated = events.where("kind = 'login' AND `user` IS NOT NULL").select(
-        F.struct("at", "seq", "`user`", "score").alias("other"),
+def without_other_or_o(matches: DataFrame, events: DataFrame) -> DataFrame:
+    """Negation: drops a match when an event lies in a forbidden interval and meets the conditions there."""
+    negated = events.select(
+        F.when(F.expr("kind = 'login' AND `user` IS NOT NULL"), F.struct("at", "seq", "`user`", "score")).alias("other"),
+        F.when(F.expr("kind = 'logout' AND `user` IS NOT NULL"), F.struct("at", "seq", "`user`")).alias("o"),
         ticks(events, "at").alias("_time"),
-    )
-    # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
-    # the window reaches from there: events are copied to those buckets, and a match looks into one only.
+    ).where("other IS NOT NULL OR o IS NOT NULL")
+    # The end of the last forbidden interval is less than the window after an event inside one: events are copied to the
+    # buckets that it may be in, and a match looks into one only.
     buckets = F.sequence(F.expr(f"_time div {BUCKET}"), F.expr(f"(_time + {WINDOW}) div {BUCKET}"))
     negated = negated.withColumn("_bucket", F.explode(buckets))
     matches = matches.withColumns(
         {
-            "_end": ticks(matches, "l.at"),
+            "_end": ticks(matches, "t.at"),
             "_since": ticks(matches, "t.at") - WINDOW,
         }
     )
@@ -106,37 +107,10 @@ def without_other(matches: DataFrame, events: DataFrame) -> DataFrame:
         negated,
         F.expr(
             f"_bucket = _end div {BUCKET} "
-            "AND l.`user` = other.`user` "
-            "AND abs(l.score - other.score) < 0.05 "
-            "AND struct(other.at, other.seq) < struct(l.at, l.seq) "
-            "AND _time > _since "
-        ),
-        "left_anti",
-    )
-
-
-def without_o(matches: DataFrame, events: DataFrame) -> DataFrame:
-    """Negation: drops a match when an event lies in its forbidden interval and meets the conditions."""
-    negated = events.where("kind = 'logout' AND `user` IS NOT NULL").select(
-        F.struct("at", "seq", "`user`").alias("o"),
-        ticks(events, "at").alias("_time"),
-    )
-    # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
-    # the window reaches from there: events are copied to those buckets, and a match looks into one only.
-    buckets = F.sequence(F.expr(f"_time div {BUCKET}"), F.expr(f"(_time + {WINDOW}) div {BUCKET}"))
-    negated = negated.withColumn("_bucket", F.explode(buckets))
-    matches = matches.withColumns(
-        {
-            "_end": ticks(matches, "t.at"),
-        }
-    )
-    return matches.join(
-        negated,
-        F.expr(
-            f"_bucket = _end div {BUCKET} "
-            "AND l.`user` = o.`user` "
-            "AND struct(l.at, l.seq) < struct(o.at, o.seq) "
-            "AND struct(o.at, o.seq) < struct(t.at, t.seq) "
+            "AND l.`user` = coalesce(other.`user`, o.`user`) "
+            "AND ((other IS NOT NULL AND abs(l.score - other.score) < 0.05 AND struct(other.at, other.seq) < struct(l.at, l.seq) AND _time > _since) "
+            "OR (o IS NOT NULL AND struct(l.at, l.seq) < struct(o.at, o.seq) AND struct(o.at, o.seq) < struct(t.at, t.seq)) "
+            ")"
         ),
         "left_anti",
     )
@@ -157,8 +131,7 @@ def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Optio
     events = check(events, SOURCE)
     relevant = relevant_events(events)
     matches = sequences(relevant, options)
-    matches = without_other(matches, events)
-    matches = without_o(matches, events)
+    matches = without_other_or_o(matches, events)
     return transform(matches)
 
 

@@ -58,6 +58,7 @@ PATTERN = Combination(
                         Apart("c", "s", WINDOW),
                     ),
                     collect=True,
+                    name="_added_c",
                 ),
             ),
             instant=Earliest(WINDOW),
@@ -69,7 +70,11 @@ PATTERN = Combination(
 EMIT = {
     "t": ["at", "kind", "seq", "room", "celsius"],
     "s": ["at", "kind", "seq", "room", "density", "level"],
-    "c": ["level"],
+}
+
+# The columns that a match keeps of events that may forbid it: all ways to add such events, for Spark to decide about.
+GROUPS = {
+    "_added_c": {"c": ["level"]},
 }
 
 
@@ -106,19 +111,25 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         emit=EMIT,
         started="_started",
         detected="_detected",
+        groups=GROUPS,
         options=options,
     )
     return (
         events.repartition("room")
         .withColumn("_code", F.xxhash64("room"))
-        .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
-        .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
+        .mapInArrow(
+            kernel,
+            match_schema(
+                events.schema, EMIT, PATTERN, started="_started", detected="_detected", groups=GROUPS
+            ),
+        )
+        .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected", groups=GROUPS))
     )
 
 
 def without_c(matches: DataFrame) -> DataFrame:
     """Negation: drops a match when an event in its forbidden interval meets the conditions."""
-    return matches.where("NOT exists(c, c -> (abs(c.level - s.level) < 2) IS TRUE)")
+    return matches.where("NOT exists(_added_c, _added_c -> (abs(_added_c.c.level - s.level) < 2) IS TRUE)")
 
 
 def transform(matches: DataFrame) -> DataFrame:
@@ -150,6 +161,18 @@ PLACES = (
     ),
     Place(
         "c.level - s.level",
+        "fire.sase:5:62",
+        "   5 | WHERE  [room] AND t.celsius > 45 AND s.density > 0.2 AND abs(c.level - s.level) < 2",
+        "     |                                                              ^^^^^^^^^^^^^^^^^",
+    ),
+    Place(
+        "abs(_added_c.c.level - s.level)",
+        "fire.sase:5:58",
+        "   5 | WHERE  [room] AND t.celsius > 45 AND s.density > 0.2 AND abs(c.level - s.level) < 2",
+        "     |                                                          ^^^^^^^^^^^^^^^^^^^^^^",
+    ),
+    Place(
+        "_added_c.c.level - s.level",
         "fire.sase:5:62",
         "   5 | WHERE  [room] AND t.celsius > 45 AND s.density > 0.2 AND abs(c.level - s.level) < 2",
         "     |                                                              ^^^^^^^^^^^^^^^^^",

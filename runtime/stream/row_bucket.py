@@ -1,0 +1,208 @@
+"""Row patterns on a stream: what a bucket of keys remembers from one micro-batch to the next.
+
+The state of a bucket is a table of rows, in no order. A micro-batch releases the rows that the watermark has passed,
+and walks through the groups in which that may decide something: those with a row that is newly released, and those with
+a start whose window has ended. What is decided is reported, and forgotten. Nothing here knows of Spark, nor of SQL.
+
+Invariants
+----------
+Rows of a group are decided in order, so the state of a group is its open stretch: the rows from the first start on that
+is not decided, those that wait for the watermark, and in front of them as many *context* rows as values look back to.
+With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
+rows have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels.compile_conditions import Program, Unfit
+from sase.runtime.kernels.conditions import ERROR
+from sase.runtime.kernels.encode import group_codes, ranks
+from sase.runtime.kernels.rows import BEGINNING, Ints, Rows, meets
+from sase.runtime.operator.matcher import int64s
+from sase.runtime.operator.rows import RowMatcher, Task
+from sase.runtime.row_pattern import Condition, RowPattern, Shift
+from sase.runtime.stream.bucket import Step, called_at, named_at, sorting
+from sase.runtime.stream.horizon import FOREVER
+
+FLAGS, NUMBER = "_sase_flags", "_sase_number"
+"""Columns of a state: what a row is, and the number of the last match of its group."""
+
+COVERED, CONTEXT = 1, 2
+"""Flags: the row is part of a match already; it is decided, and only looked back to."""
+
+
+@dataclass(frozen=True)
+class RowStreamTask(Task):
+    """What a bucket is told. The first column of `order` is the time."""
+
+    descending: tuple[bool, ...] = ()
+    nulls_first: tuple[bool, ...] = ()
+    shifts: tuple[tuple[str, Shift], ...] = ()
+    """Columns that hold a value of a row before."""
+    meets: tuple[tuple[str, Condition], ...] = ()
+    """What a row must meet beside its symbol bit, given the rows before it: whatever was mapped."""
+    context: int = 0
+    """How many rows before the open stretch are looked back to, for ever."""
+    late: tuple[str, ...] = ()
+    """The columns of a row that came too late."""
+    limit: int | None = None
+
+    @property
+    def time(self) -> str:
+        return self.order[0]
+
+
+class RowBucket(RowMatcher):
+    """The rows of some keys, on their way through the window."""
+
+    def __init__(self, task: RowStreamTask) -> None:
+        super().__init__(task)
+        self.stream = task
+
+    def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
+        """One micro-batch of a bucket; time and watermark are in ticks."""
+        late = None
+        if arrived is not None:
+            behind = int64s(arrived, self.stream.time) < watermark
+            if behind.any():
+                late = arrived.filter(behind).select(list(self.stream.late))
+                arrived = arrived.filter(~behind)
+            nothing = pa.array(np.zeros(arrived.num_rows, np.int64))
+            arrived = arrived.select(list(self.task.names)).append_column(FLAGS, nothing).append_column(NUMBER, nothing)
+        tables = [table for table in (state, arrived) if table is not None and table.num_rows]
+        if not tables:
+            return Step(late, iter(()), None, None)
+        table = pa.concat_tables([table.replace_schema_metadata() for table in tables]).combine_chunks()
+        codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
+        if self.stream.limit is not None:
+            self._enforce_limit(table, codes, self.stream.limit)
+        time = int64s(table, self.stream.time)
+        since = BEGINNING if state is None else called_at(state, BEGINNING)
+        walked = self._concerned(time, int64s(table, FLAGS), codes, since, watermark)[codes] & (time < watermark)
+        matches: list[pa.RecordBatch] = []
+        if walked.any():
+            rows = np.flatnonzero(walked)
+            rows = rows[self._sorting(table, time, codes, rows)]
+            chunk = table.take(pa.array(rows))
+            keep = self._decided(chunk, codes[rows], watermark, matches)
+            table = pa.concat_tables([table.filter(~walked), keep])
+        return self._remembered(late, iter(matches), table, watermark)
+
+    def _concerned(self, time: Ints, flags: Ints, codes: Ints, since: int, watermark: int) -> NDArray[np.bool]:
+        """The groups in which something may be decided."""
+        fresh = flags & CONTEXT == 0
+        concerned = np.zeros(int(codes.max()) + 1, np.bool)
+        concerned[codes[fresh & (time >= since) & (time < watermark)]] = True
+        if within := self.tables.within:
+            concerned[codes[fresh & (time <= watermark - within)]] = True
+        return concerned
+
+    def _sorting(self, table: pa.Table, time: Ints, codes: Ints, rows: Ints) -> Ints:
+        """By group, time and the other keys. Rows that no key tells apart stay in the order of the state."""
+        keys = [codes[rows], time[rows]]
+        for name, descending, first in list(
+            zip(self.task.order, self.stream.descending, self.stream.nulls_first, strict=True)
+        )[1:]:
+            column = table.column(name).take(pa.array(rows))
+            missing = column.is_null().to_numpy()
+            keys.append(np.where(missing, 0 if first else 1, 1 if first else 0))
+            keys += [np.where(missing, 0, ~rank if descending else rank) for rank in ranks(column)]
+        return sorting(*keys, stable=True)
+
+    def _decided(self, chunk: pa.Table, codes: Ints, watermark: int, matches: list[pa.RecordBatch]) -> pa.Table:
+        """Adds to the matches what is decided of some groups, and gives what is left of them."""
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(codes)) + 1, [len(codes)]])
+        size = np.diff(edges)
+        flags, number = int64s(chunk, FLAGS).copy(), int64s(chunk, NUMBER)
+        looked_back = flags & CONTEXT != 0
+        context = np.add.reduceat(looked_back.astype(np.int64), edges[:-1])
+        seen = self._with_shifts(chunk, edges)
+        symbols = self._symbols(seen)
+        if context.any():
+            seen = seen.filter(~looked_back)
+        groups = np.concatenate([[0], np.cumsum(size - context)])
+        rows = Rows(
+            symbols=symbols[~looked_back],
+            groups=groups,
+            time=self.time(seen),
+            begun=(context > 0).astype(np.int64),
+            number=np.maximum.reduceat(number, edges[:-1]),
+            open=np.ones(len(size), np.int64),
+            known=watermark,
+        )
+        covered = flags[~looked_back] & COVERED
+        walk = self.walk(seen, rows, covered)
+        matches += self.found(walk, seen, self.columns(seen))
+
+        flags[~looked_back] = covered
+        left = groups[1:] - walk.ends.row
+        from_end = np.repeat(edges[1:], size) - 1 - np.arange(len(codes))
+        flags[from_end >= np.repeat(left, size)] = CONTEXT
+        keep = from_end < np.repeat(left + self.stream.context, size)
+        chunk = chunk.drop_columns([FLAGS, NUMBER]).append_column(FLAGS, pa.array(flags))
+        return chunk.append_column(NUMBER, pa.array(np.repeat(walk.ends.number, size))).filter(keep)
+
+    def _with_shifts(self, chunk: pa.Table, edges: Ints) -> pa.Table:
+        """Values of the rows before; NULL at the beginning of a group."""
+        first = np.repeat(edges[:-1], np.diff(edges))
+        for name, shift in self.stream.shifts:
+            rows = np.arange(chunk.num_rows) + shift.step
+            chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=rows < first)))
+        return chunk
+
+    def _symbols(self, chunk: pa.Table) -> Ints:
+        symbols = int64s(chunk, self.task.symbols)
+        if not self.stream.meets:
+            return symbols
+        program = self._meeting(chunk.schema)
+        try:
+            conditions = program.conditions()
+        except Unfit as error:
+            raise SaseRunError(f"DEFINE: {error}") from None
+        met = meets(conditions, program.encoded(chunk), chunk.num_rows, self.task.jit)
+        if (met == ERROR).any():
+            where = self.place(chunk, int(np.argmax(met == ERROR)))
+            raise SaseRunError(f"a number in DEFINE is beyond a bigint at {where}: cast it to a double")
+        for at, (variable, _) in enumerate(self.stream.meets):
+            bit = 1 << self.task.pattern.variables.index(variable)
+            symbols = np.where(met >> at & 1, symbols, symbols & ~bit)
+        return symbols
+
+    def _meeting(self, schema: pa.Schema) -> Program:
+        """The conditions as those of a pattern, of which each row is tried alone."""
+        names = tuple(variable for variable, _ in self.stream.meets)
+        pattern = RowPattern(names, (), ((),) * len(names), (), running=self.stream.meets)
+        return Program(pattern, {field.name: field.type for field in schema})
+
+    def _remembered(
+        self, late: pa.Table | None, matches: Iterator[pa.RecordBatch], table: pa.Table, watermark: int
+    ) -> Step:
+        if not table.num_rows:
+            return Step(late, matches, None, None)
+        time, flags = int64s(table, self.stream.time), int64s(table, FLAGS)
+        waiting = time[time >= watermark]
+        wake = int(waiting.min()) + 1 if len(waiting) else FOREVER
+        if self.tables.within:
+            # The first row of an open stretch is a start; the others are decided later, or by its match.
+            undecided = time[(flags & CONTEXT == 0) & (time < watermark)]
+            wake = min(wake, int(undecided.min(initial=FOREVER - self.tables.within)) + self.tables.within)
+        return Step(late, matches, named_at(table, watermark), wake)
+
+    def _enforce_limit(self, table: pa.Table, codes: Ints, limit: int) -> None:
+        count = np.bincount(codes)
+        worst = int(count.argmax())
+        if count[worst] > limit:
+            row = int(np.flatnonzero(codes == worst)[0])
+            key = ", ".join(f"{name}={table.column(name)[row].as_py()!r}" for name in self.task.by)
+            raise SaseRunError(
+                f"{count[worst]:,} rows{f' of {key}' if key else ''} are waiting in the window: raise "
+                "--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such rows out in a subquery"
+            )

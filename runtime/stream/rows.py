@@ -1,0 +1,106 @@
+"""Row patterns on a stream: rows in, matches and rows that came too late out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, IntegralType, StructField, StructType, TimestampNTZType, TimestampType
+
+from sase.runtime.errors import SaseRunError
+from sase.runtime.events import quoted, ticks
+from sase.runtime.row_pattern import Condition, Measure, RowPattern, Shift
+from sase.runtime.rows import Options as RowOptions
+from sase.runtime.rows import RowOrder, doubts, output_of, task_of
+from sase.runtime.stream.rejected import counted, rejected_schema
+from sase.runtime.stream.row_bucket import RowStreamTask
+from sase.runtime.stream.ssc import Stream, in_state, prepare
+from sase.runtime.stream.watch import Columns, Options, refuse_other_watermark
+from sase.runtime.stream.worker import EPOCH
+
+__all__ = ["Options", "Stream", "follow_rows"]
+
+
+def follow_rows(
+    rows: DataFrame,
+    pattern: RowPattern,
+    order: RowOrder,
+    values: Mapping[str, Measure],
+    *,
+    shown: str,
+    state: str,
+    options: Options,
+    finish: Callable[[DataFrame], DataFrame],
+    before: Mapping[str, Shift] | None = None,
+    meets: Mapping[str, Condition] | None = None,
+    context: int = 0,
+    symbols: str = "_sase_symbols",
+    bootstrap: Callable[[], None] | None = None,
+) -> Stream:
+    """The matches of a stream of rows, in the order of their time: `rows.match_rows` on an open stretch of each key.
+
+    `before` are columns with values of earlier rows, which the worker looks up, and `meets` what a row must meet beside
+    its symbol bit, given these. `state` names what the state of a checkpoint is made of.
+    """
+    for text in doubts(pattern, order, shown):
+        logging.getLogger("sase").warning(text)
+    before = before or {}
+    # What the worker adds has the types of what it comes from.
+    typed = rows.withColumns({name: F.col(quoted(shift.column)) for name, shift in before.items()})
+    told = task_of(typed, pattern, order, values, shown=shown, symbols=symbols, options=RowOptions())
+    needed = dict.fromkeys([*told.names, *(shift.column for shift in before.values())])
+    task = RowStreamTask(
+        **{field.name: getattr(told, field.name) for field in fields(told) if field.name != "names"},
+        names=tuple(name for name in needed if name not in before),
+        descending=tuple(key.descending for key in order.keys),
+        nulls_first=tuple(key.first for key in order.keys),
+        shifts=tuple(before.items()),
+        meets=tuple((meets or {}).items()),
+        context=context,
+        late=tuple(name for name in needed if not name.startswith("_sase_")),
+        limit=options.max_window_events_per_key,
+    )
+    time_kind = kind_of_time(rows, task.time)
+    columns = Columns(task.time, symbols, "_sase_reason", "_sase_record", "_sase_clock", "_sase_bucket")
+    buckets = options.buckets if task.by else 1
+    prepare(rows.sparkSession, buckets)
+    watched = _watched(rows.select(*(F.col(quoted(name)) for name in task.names)), columns, time_kind, options)
+    packed = in_state(watched, task, columns, buckets, state, time_kind, bootstrap, task.late)
+    names = output_of(typed, task)
+    found = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(names)])
+
+    def named(matches: DataFrame) -> DataFrame:
+        return finish(matches.toDF(*(name for name, _ in names)).drop(names[-1][0]))
+
+    rejected = rejected_schema(watched.schema, task.late)
+    return Stream(counted(packed), found, rejected, named, task, buckets, time_kind)
+
+
+def kind_of_time(rows: DataFrame, time: str) -> str:
+    kind = rows.schema[time].dataType
+    if isinstance(kind, TimestampType | TimestampNTZType | DateType):
+        return "timestamp"
+    if isinstance(kind, IntegralType):
+        return "integer"
+    raise SaseRunError(
+        f"a stream is followed in the order of time, and {time}, by which ORDER BY begins, is {kind.simpleString()}: "
+        "it must be a timestamp, a date or a whole number"
+    )
+
+
+def _watched(rows: DataFrame, columns: Columns, time_kind: str, options: Options) -> DataFrame:
+    """The rows under a watermark, with the reason why one cannot take part, where it cannot."""
+    time = ticks(rows, quoted(columns.time))
+    why = F.when(time.isNull(), "without a time")
+    if time_kind == "integer":
+        why = why.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}")
+    tagged = rows.withColumn(columns.reason, why).withColumn(columns.record, F.lit(None).cast("string"))
+    moment = F.timestamp_micros(time) if time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
+    there = F.when(F.col(columns.reason).isNull(), moment)
+    clocked = tagged.withColumn(columns.clock, F.coalesce(there, F.timestamp_millis(F.lit(0))))
+    if refuse_other_watermark([rows], columns.time, options):
+        return clocked.drop(columns.clock)
+    return clocked.withWatermark(columns.clock, options.delay(time_kind)).drop(columns.clock)
