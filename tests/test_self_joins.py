@@ -147,6 +147,31 @@ def test_a_row_may_meet_itself_if_nothing_forbids_it(tables: Duck) -> None:
         assert list(view.reads) == ["ev"]
 
 
+def test_constants_make_two_rows_of_them_only_if_they_cannot_be_equal(tables: Duck) -> None:
+    close = "SELECT a.id, b.id AS other FROM ev a JOIN ev b ON a.k = b.k AND abs(a.t - b.t) < 3"
+    for differs, one in (
+        ("a.v = 1 AND b.v = '1'", False),
+        ("a.v = 1 AND b.v = 1.0", False),
+        ("a.v = 1 AND b.v = 2", True),
+    ):
+        (view,) = joined(f"{close} AND {differs}", tables).views
+        assert (list(view.reads) == ["ev"]) is one, differs
+
+
+def test_a_bare_name_is_a_column_but_where_rows_are_sorted(tables: Duck) -> None:
+    """So says Spark, whose GROUP BY and HAVING know outputs by their names only if there is no such column."""
+    close = "FROM ev a, other o WHERE a.k = o.k AND a.t < o.w AND o.w < a.t + 9"
+    found = joined(f"SELECT max(z) AS z, count(*) AS n {close} GROUP BY z HAVING z > 1 AND n > 1 ORDER BY z", tables)
+    assert scalars.sql(found.query).partition(" GROUP BY ")[2] == "o.z HAVING o.z > 1 AND n > 1 ORDER BY z"
+
+
+def test_an_outer_join_drops_what_has_a_partner_only_if_null_means_that_there_is_none(tables: Duck) -> None:
+    text = """SELECT a.id FROM ev a LEFT JOIN other n ON n.w > a.t AND n.w < a.t + 3 AND {} = a.v WHERE n.z IS NULL"""
+    assert len(joined(text.format("n.z"), tables).views) == 1
+    for spelled in ("coalesce(n.z, 0)", "CASE WHEN n.z IS NULL THEN 1 ELSE 2 END"):
+        assert joined(text.format(spelled), tables).views == ()
+
+
 def test_absence_becomes_negation_where_its_interval_is_one_of_a_sequence(tables: Duck) -> None:
     base = "SELECT a.id FROM ev a, ev b WHERE a.k = b.k AND a.t < b.t AND b.t < a.t + 9 AND NOT EXISTS ("
     inside = f"{base}SELECT 1 FROM ev n WHERE n.k = a.k AND n.t > a.t AND n.t < b.t)"

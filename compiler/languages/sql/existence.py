@@ -157,6 +157,17 @@ def halves(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield inner
 
 
+_COMPARED = (exp.EQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Between)
+_STRICT = (*_COMPARED, exp.Paren, exp.Add, exp.Sub, exp.Neg, exp.Abs)
+
+
+def _null_if_one_is(condition: exp.Expr) -> Iterator[exp.Column]:
+    """Columns that cannot be NULL where the condition is true: not those inside of `coalesce` and its like."""
+    for node in condition.walk(prune=lambda each: not isinstance(each, _STRICT)):
+        if isinstance(node, exp.Column):
+            yield node
+
+
 def _without_null_test(joined: Joined, conditions: list[exp.Expr], names: Names) -> list[exp.Expr]:
     """LEFT JOIN … WHERE n.id IS NULL drops rows that have a partner, if a partner's column is never NULL: where ON
     compares it."""
@@ -164,8 +175,8 @@ def _without_null_test(joined: Joined, conditions: list[exp.Expr], names: Names)
     never_null = {
         column.name.lower()
         for part in joined.on
-        if isinstance(scalars.unparenthesised(part), exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between)
-        for column in part.find_all(exp.Column)
+        if isinstance(scalars.unparenthesised(part), _COMPARED)
+        for column in _null_if_one_is(part)
         if column.table.lower() == name.lower()
     }
     tests = [

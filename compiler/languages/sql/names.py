@@ -9,6 +9,9 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.languages.sql.aliases import Alias, From, LeftAlone, Tables, own_nodes, short
 
+_BY_OUTPUTS = ("order", "sort", "cluster", "distribute")
+"""Clauses in which a bare name is rather an output's than a column's."""
+
 
 class Names:
     """`outputs` are the names of the SELECT's columns, as Spark has them."""
@@ -43,6 +46,8 @@ class Names:
             if clause in ("expressions", "from_", "joins", "where", "with_") or not value:
                 continue
             known = named if clause == "group" else named | {name.lower() for name in self.outputs}
+            if clause not in _BY_OUTPUTS:
+                known -= {name for alias in self.source.aliases.values() for name in alias.columns}
             for tree in value if isinstance(value, list) else [value]:
                 if isinstance(tree, exp.Expr):
                     self.name_columns(tree, frozenset(known))

@@ -384,13 +384,17 @@ class _Lowering:
         """Whether no row can stand for both aliases: a pattern binds different events, and a join any rows."""
         if order.before(one, other) or order.before(other, one):
             return True
-        constants: dict[tuple[str, str], str] = {}
+        constants: dict[tuple[str, str], str | int] = {}
         for condition in conditions:
             match condition:
                 case exp.NEQ() | exp.LT() | exp.GT() if _same_column(condition, one, other):
                     return True
                 case exp.EQ(this=exp.Column() as column, expression=exp.Literal() as literal):
-                    constants[column.table, column.name.lower()] = literal.sql()
+                    kind = self.type_of(column)
+                    if literal.is_string and kind == "string":  # else '1' may be 1, and 1.0 as well
+                        constants[column.table, column.name.lower()] = literal.name
+                    elif literal.is_int and kind in INTEGERS:
+                        constants[column.table, column.name.lower()] = int(literal.name)
         return any(
             constants.get((other, column), value) != value for (name, column), value in constants.items() if name == one
         )
