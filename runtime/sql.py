@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sase.runtime.arguments import (
     LIMIT,
@@ -70,8 +74,9 @@ def run_sql(query: QueryRows, arguments: argparse.Namespace, *, name: str = "sas
 
 def open_tables(arguments: argparse.Namespace, name: str = "sase") -> tuple[SparkSession, list[Input]]:
     """A session in which the tables of --table are views."""
-    spark = session(name, arguments.verbose, brief=few(arguments.table))
-    return spark, [registered(spark, spec, arguments) for spec in arguments.table]
+    with explained():
+        spark = session(name, arguments.verbose, brief=few(arguments.table))
+        return spark, [registered(spark, spec, arguments) for spec in arguments.table]
 
 
 def named(spec: str) -> tuple[str, str]:
@@ -92,3 +97,47 @@ def registered(spark: SparkSession, spec: str, arguments: argparse.Namespace) ->
     found = find(spark, None, place, arguments.format, Csv(**csv_given(arguments)))
     inferred(spark, found).createOrReplaceTempView(name)
     return found
+
+
+STEADY = re.compile(r"(UTC|GMT|UT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal|Greenwich)|(UTC|GMT|UT)?[+-]\d{1,2}(:?\d\d){0,2})")
+"""Time zones whose clocks never change: those that are named after their distance from UTC."""
+
+
+def has_steady_clocks(spark: SparkSession) -> bool:
+    return bool(STEADY.fullmatch(spark.conf.get("spark.sql.session.timeZone") or ""))
+
+
+def need_steady_clocks(spark: SparkSession) -> None:
+    """Where clocks change, an hour of theirs is not always an hour, and Spark computes with what clocks show."""
+    if not has_steady_clocks(spark):
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        raise SaseRunError(
+            f"this job was compiled for clocks that never change, and those of {zone} may: "
+            "set spark.sql.session.timeZone to UTC, or compile it again in such a session"
+        )
+
+
+def columns_of(spark: SparkSession, query: str) -> list[tuple[str, str]] | None:
+    """Names and types of a query's columns; None where Spark cannot read it."""
+    try:
+        return [(field.name, field.dataType.simpleString()) for field in spark.sql(query).schema.fields]
+    except PySparkException:
+        return None
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Of a bag of rows: equal bags have equal ones, and others hardly ever."""
+
+    rows: int
+    hashes: int
+
+
+def fingerprint(rows: DataFrame) -> Fingerprint:
+    """Runs the query. Values are compared as JSON writes them, by their place, whatever their columns are called."""
+    named = rows.toDF(*(f"c{at}" for at in range(len(rows.columns))))
+    text = F.to_json(F.struct(*named.columns), {"ignoreNullFields": "false"})
+    hashed = named.select(F.xxhash64(text).cast("decimal(38,0)").alias("hash"))
+    found = hashed.agg(F.count("*").alias("rows"), F.coalesce(F.sum("hash"), F.lit(0)).alias("hashes")).first()
+    assert found is not None
+    return Fingerprint(found["rows"], int(found["hashes"]))

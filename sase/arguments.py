@@ -40,6 +40,11 @@ def add_sql_arguments(parser: argparse.ArgumentParser) -> None:
 
     add_table_argument(parser)
     add_dialect_argument(parser)
+    parser.add_argument(
+        "--joins",
+        choices=("auto", "always", "never"),
+        help="whether SQL's joins in the order of time run as patterns (default: auto, where that should be faster)",
+    )
 
 
 def add_dialect_argument(parser: argparse.ArgumentParser) -> None:
@@ -188,10 +193,10 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
     """The statement, if the query is SQL: by the name of its file, or by its first word."""
     text, filename = _text(arguments)
     if arguments.language or not is_sql(text, filename):
-        if idle := [f"--{name}" for name in ("table", "dialect") if getattr(arguments, name, None)]:
+        if idle := [f"--{name}" for name in ("table", "dialect", "joins", "verify") if getattr(arguments, name, None)]:
             raise OptionError(f"{', '.join(idle)}: for SQL, and this is no SQL")
         return None
-    from sase.statement import compile_sql
+    from sase.statement import compile_sql, may_join
 
     for name in ("events", "catalog", "time", "time_unit", "time_format", "type", "order", "param"):
         if getattr(arguments, name, None):
@@ -201,15 +206,31 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         if given:
             raise OptionError(f"{option}: not for SQL, whose clauses are evaluated in one way")
     filename = f"{filename}.sql" if filename in (INLINE, STDIN) else filename
-    standalone = getattr(arguments, "standalone", False)
     stream = getattr(arguments, "stream", False)
+    idle = [f"--{name}" for name in ("joins", "verify", "statistics") if getattr(arguments, name, None)]
+    if stream and idle:
+        raise OptionError(f"{', '.join(idle)}: for joins, and those of a stream are left alone")
     _prepare_html(arguments)
-    return compile_sql(text, arguments.dialect or "spark", standalone=standalone, stream=stream, filename=filename)
+    joins, dialect = arguments.joins or "auto", arguments.dialect or "spark"
+    if not stream and joins != "never" and arguments.table and may_join(text, filename, dialect):
+        starting()
+        from sase.runtime.sql import open_tables
+
+        open_tables(arguments, Path(filename).stem)  # whose columns are looked at
+    return compile_sql(
+        text,
+        dialect,
+        joins=joins,
+        statistics=arguments.statistics,
+        standalone=getattr(arguments, "standalone", False),
+        stream=stream,
+        filename=filename,
+    )
 
 
 def _of_patterns(arguments: argparse.Namespace) -> dict[str, bool]:
-    """The options that say something about a pattern and its plan, and whether they are given."""
-    plan = ("statistics", "disable", "basic", "partitions", "strategy")
+    """The options that force something of a pattern's plan, and whether they are given."""
+    plan = ("disable", "basic", "partitions", "strategy")
     given = {f"--{name}": bool(getattr(arguments, name, None)) for name in plan}
     given |= {f"--{name}": getattr(arguments, name, "auto") != "auto" for name in ("negation", "slice")}
     return given | {"--as": bool(getattr(arguments, "spelled_in", None))}

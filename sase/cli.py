@@ -143,6 +143,11 @@ def _run_arguments(command: argparse.ArgumentParser) -> None:
     add_query_argument(command)
     add_sql_arguments(command)
     command.add_argument(
+        "--verify",
+        action="store_true",
+        help="run SQL twice, with its joins as patterns and as they stand, and compare the rows",
+    )
+    command.add_argument(
         "--stream", action="store_true", help="follow the events as they come, with Structured Streaming"
     )
     add_catalog_arguments(command)

@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
             return run_sql_stream(statement.module.follow, arguments, name=name, stream=followed, state=state)
         from sase.runtime.sql import run_sql
 
+        if arguments.verify:
+            return _verify(statement, arguments, name)
         status = run_sql(statement.module.query, arguments, name=name, ordered=planned.ordered)
         if arguments.html:
             _report_sql(arguments, statement, matches=True)
@@ -95,6 +97,20 @@ def run(arguments: argparse.Namespace) -> int:
     return status
 
 
+def _verify(statement: Statement, arguments: argparse.Namespace, name: str) -> int:
+    from sase.runtime.sql import open_tables
+
+    if arguments.out or arguments.limit:
+        raise OptionError("--verify compares the rows, and shows or writes none: leave --out and --limit out")
+    open_tables(arguments, name)
+    if not statement.compiled.statement.joins:
+        print("nothing to verify: no join runs as a pattern (sase explain says why)", file=sys.stderr)
+        return 0
+    found = statement.verify()
+    print(found if found.same else f"error: {found}", file=sys.stderr)
+    return 0 if found.same else 1
+
+
 def explain(arguments: argparse.Namespace) -> int:
     if statement := statement_of(arguments):
         return _explain_sql(statement, arguments)
@@ -125,11 +141,9 @@ def _explain_sql(statement: Statement, arguments: argparse.Namespace) -> int:
     sys.stdout.write(statement.explain())
     if arguments.analyze:
         starting()
-        from sase.runtime.errors import explained
         from sase.runtime.sql import open_tables
 
-        with explained():
-            open_tables(arguments)
+        open_tables(arguments)
         sys.stdout.write("\nWhat got through\n" + statement.analyze())
     if arguments.html:
         _report_sql(arguments, statement, matches=False)
@@ -201,7 +215,7 @@ def check(arguments: argparse.Namespace) -> int:
         try:
             text = read_text(name)
             if not arguments.language and is_sql(text, name):
-                compile_sql(text, arguments.dialect or "spark", filename=name)
+                compile_sql(text, arguments.dialect or "spark", joins="never", filename=name)
                 continue
             parsed = read(text, name, arguments.language)
             parameters |= parsed.parameters

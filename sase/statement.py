@@ -1,18 +1,25 @@
-"""SQL with MATCH_RECOGNIZE: compile a statement, look at it, run it."""
+"""SQL, with MATCH_RECOGNIZE and with self-joins: compile a statement, look at it, run it."""
 
 from __future__ import annotations
 
 import builtins
 import linecache
+import sys
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
+from os import PathLike, fspath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import sase
-from sase.compiler.compile_sql import CompiledSql, compile_statement
+from sase.compiler.compile_sql import CompiledSql, Joins, compile_statement
 from sase.compiler.core.errors import OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
+from sase.compiler.languages.sql.aliases import Tables
+from sase.compiler.languages.sql.joined import joins_of
+from sase.compiler.languages.sql.statement import read_statement
+from sase.compiler.plan.statistics import Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,12 +31,37 @@ if TYPE_CHECKING:
 DIALECT = "spark"
 
 
+@dataclass(frozen=True)
+class Verification:
+    """What running a statement both ways has shown."""
+
+    replaced: int
+    """The number of joins that run as patterns."""
+    rows: int
+    own_rows: int
+    same: bool
+
+    def __str__(self) -> str:
+        if self.same:
+            joins = "one join" if self.replaced == 1 else f"{self.replaced} joins"
+            return f"verified: the same {self.rows:,} rows with {joins} as a pattern and with Spark's own"
+        counts = f"{self.rows:,} with patterns, {self.own_rows:,} with Spark's own joins"
+        return f"the rows differ: {counts}{', of other values' if self.rows == self.own_rows else ''}"
+
+
 class Statement:
     """A compiled statement. `job` is its source; `run` executes that very source."""
 
-    def __init__(self, compiled: CompiledSql, for_stream: Callable[[], CompiledSql] | None = None) -> None:
+    def __init__(
+        self,
+        compiled: CompiledSql,
+        for_stream: Callable[[], CompiledSql] | None = None,
+        own: Callable[[], CompiledSql] | None = None,
+    ) -> None:
+        """`own` makes the statement as Spark runs it by itself, but for MATCH_RECOGNIZE."""
         self.compiled = compiled
         self._for_stream = for_stream
+        self._own = own
 
     @property
     def job(self) -> str:
@@ -107,6 +139,21 @@ class Statement:
         return Statement(self._for_stream())
 
     @cached_property
+    def own(self) -> Statement:
+        """The same statement with its joins left alone."""
+        return self if self._own is None else Statement(self._own())
+
+    def verify(self, tables: Mapping[str, Table] | None = None) -> Verification:
+        """Runs the statement both ways, with joins as patterns and with Spark's own, and compares the rows."""
+        from sase.runtime.errors import explained
+        from sase.runtime.sql import fingerprint
+
+        ours, own = self.run(tables), self.own.run()
+        with explained():
+            one, other = fingerprint(ours), fingerprint(own)
+        return Verification(len(self.compiled.statement.joins), one.rows, other.rows, one == other)
+
+    @cached_property
     def module(self) -> ModuleType:
         """The generated job as a module; tracebacks show its lines."""
         name = f"<sase job {printable(self.compiled.statement.filename)}>"
@@ -119,38 +166,84 @@ class Statement:
         return f"<sase.Statement\n{self.compiled.statement.text.strip()}\n>"
 
 
+JOINS = ("auto", "always", "never")
+
+
 def compile_sql(
     text: str,
     dialect: str = DIALECT,
     *,
+    tables: Mapping[str, Table] | None = None,
+    joins: str = "auto",
+    statistics: Statistics | str | PathLike[str] | None = None,
     standalone: bool = False,
     stream: bool = False,
     filename: str = "query.sql",
 ) -> Statement:
     """Compiles a statement, in any dialect of sqlglot: `trino`, `snowflake`, `oracle`, `databricks`, `duckdb`, …
 
-    `standalone` makes a job that carries the runtime inside, `stream` one for Structured Streaming.
+    A join of rows in the order of time runs as a pattern, if the session knows its tables, or if they are given with
+    `tables`, and if it is expected to be faster: `statistics`, or the file that `sase statistics` made, say more of
+    them. `joins` may also be `"always"`, however fast it is expected to be, or `"never"`. `standalone` makes a job that
+    carries the runtime inside, `stream` one for Structured Streaming, which leaves joins alone.
     """
+    if joins not in JOINS:
+        raise OptionError(f"joins is one of {', '.join(JOINS)}, and not {joins!r}")
+    if isinstance(statistics, str | PathLike):
+        statistics = Statistics.load(fspath(statistics))
+    wanted = None
+    if joins != "never" and not stream:
+        known = _known_tables(tables) if may_join(text, filename, dialect) else None
+        wanted = Joins(known, statistics, always=joins == "always")
 
-    def compiled(stream: bool) -> CompiledSql:
+    def compiled(stream: bool = False, joins: Joins | None = None) -> CompiledSql:
         carried = None
         if standalone:
             from sase.standalone import preamble
 
             carried = preamble(stream)
-        return compile_statement(text, filename, dialect, version=sase.__version__, standalone=carried, stream=stream)
+        return compile_statement(
+            text, filename, dialect, version=sase.__version__, standalone=carried, stream=stream, joins=joins
+        )
 
-    return Statement(compiled(stream), lambda: compiled(True))
+    return Statement(compiled(stream, wanted), partial(compiled, stream=True), compiled)
 
 
 def sql(text: str, dialect: str = DIALECT, tables: Mapping[str, Table] | None = None, **stream: Any) -> DataFrame:
-    """The rows of a statement with MATCH_RECOGNIZE, lazily. See `compile_sql` and `Statement.run`."""
-    return compile_sql(text, dialect).run(tables, **stream)
+    """The rows of a statement, lazily: MATCH_RECOGNIZE and joins in the order of time run as patterns, and Spark runs
+    the rest. See `compile_sql` and `Statement.run`."""
+    from sase.runtime.session import session
+
+    session()  # whose tables are looked at
+    return compile_sql(text, dialect, tables=tables).run(tables, **stream)
+
+
+def may_join(text: str, filename: str, dialect: str) -> bool:
+    """Whether something in it may be a join in the order of time, so that the columns of its tables matter."""
+    return joins_of(read_statement(text, filename, dialect).query)
+
+
+def _known_tables(tables: Mapping[str, Any] | None) -> Tables | None:
+    """Those of the session; None where there is none, and no tables are given that would need one."""
+    if not tables and "pyspark" not in sys.modules:
+        return None
+    from pyspark.sql import SparkSession
+
+    if tables:
+        register(tables)
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        return None
+    from sase.runtime.sql import columns_of, has_steady_clocks
+
+    return Tables(partial(columns_of, spark), has_steady_clocks(spark))
 
 
 def register(tables: Mapping[str, Any]) -> None:
     from sase.events import as_they_are
+    from sase.runtime.session import session
 
+    session()
     for name, table in tables.items():
         if "." in name or not name:
             raise OptionError(

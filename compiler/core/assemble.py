@@ -17,6 +17,7 @@ from sase.compiler.core.aggregates import Aggregate
 from sase.compiler.core.arrivals import Arrivals, Lowering, last_of, of_branch
 from sase.compiler.core.bound import (
     AfterMatch,
+    Apart,
     BoundQuery,
     Branch,
     EventStrategy,
@@ -68,9 +69,11 @@ def assemble(
     strategy: tuple[EventStrategy, Span] | None = None,
     after: tuple[AfterMatch, Span] | None = None,
     grouped: Grouping | None = None,
+    apart: tuple[Apart, ...] = (),
 ) -> BoundQuery:
     """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
-    the pattern's, `exclusive` that of the words that let a match use up its events.
+    the pattern's, `exclusive` that of the words that let a match use up its events. `apart` are bounds of every branch
+    beside the window.
 
     `found` has what the language itself found wrong, and `within` may say why it is no window: all errors are reported
     together.
@@ -104,6 +107,7 @@ def assemble(
     variables = arriving.known()
     found += arriving.found
     bare = [pattern.finished(shape, window) for shape in shapes]
+    bare = [replace(branch, apart=_tightest((*branch.apart, *apart))) for branch in bare]
     runs_on = loops if strategy and strategy[0] != "skip till any match" else {}
     conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None, loops=runs_on)
     branches = conditions.of(list(where), bare)
@@ -158,6 +162,15 @@ def assemble(
 
 
 # ---- the pattern --------------------------------------------------------------------------------
+
+
+def _tightest(apart: tuple[Apart, ...]) -> tuple[Apart, ...]:
+    """Of the bounds on one difference, the least."""
+    least: dict[tuple[str, str], int] = {}
+    for each in apart:
+        pair = (each.earlier, each.later)
+        least[pair] = min(each.ticks, least.get(pair, each.ticks))
+    return tuple(Apart(*pair, ticks) for pair, ticks in least.items())
 
 
 def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) -> Iterator[Diagnostic]:

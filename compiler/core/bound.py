@@ -295,6 +295,8 @@ class BoundQuery:
     csv: Csv = AS_USUAL
     once: bool = True
     """Equal assignments of several branches are one match."""
+    whole: bool = False
+    """Its event types are all that there are: each has a table of its own."""
     selection: Mapping[str, Mode] = field(default_factory=dict)
     """Among the matches of one last event, those whose event for this variable is first or last, in this order."""
     consume: Consumption = "shared"

@@ -70,6 +70,22 @@ def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) ->
     return text
 
 
+def steps(plan: PhysicalPlan, standalone: bool) -> str:
+    """The functions of a query, from its source to `find_matches`, as a part of a job that has more to it."""
+    context = _common(plan, "", "load_runtime" if standalone else None) | _batch(plan)
+    context |= {"options": "", "events": "dict[str | None, DataFrame]"}
+    text: str = environment().get_template("steps.jinja").render(context)
+    return text.strip("\n")
+
+
+def imports(plan: PhysicalPlan) -> list[str]:
+    """What `steps` needs."""
+    return [line.replace("import Options, ", "import ") for line in _imports(plan) if not line.endswith(_ALONE)]
+
+
+_ALONE = ("job import main", "ssc import Options", "places import Place")
+
+
 @cache
 def environment() -> jinja2.Environment:
     return jinja2.Environment(
@@ -491,7 +507,12 @@ def _shown(plan: PhysicalPlan, name: str) -> str:
 
 def _batch(plan: PhysicalPlan) -> dict[str, Any]:
     shuffle, sort, slices = plan.only(Shuffle), plan.only(Sort), plan.only(Slices)
-    context: dict[str, Any] = {"notes": _notes(plan), "slices": _slices(plan, slices) if slices else None}
+    context: dict[str, Any] = {
+        "notes": _notes(plan),
+        "slices": _slices(plan, slices) if slices else None,
+        "options": ", options: Options | None = None",
+        "events": "DataFrame | dict[str | None, DataFrame]",
+    }
     if plan.kernel and shuffle and sort:
         count = [] if shuffle.partitions is None and shuffle.by else [str(shuffle.partitions or 1)]
         by = [*plan.kernel.keys, *([plan.own("slice")] if slices else [])]

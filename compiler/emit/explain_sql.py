@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sase.compiler.core.rows import Address
+from sase.compiler.emit.explain import explain
 from sase.compiler.emit.quote import printable
 from sase.compiler.plan.automaton import ACCEPT
 from sase.compiler.plan.rows import Condition, Constant, Key, Label, LookUp, Operation, RowPlan
-from sase.compiler.plan.statement import PlannedStatement, PlannedView, printed
+from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed
 
 _SHOWN = {
     "one row": "one row per match",
@@ -23,17 +24,32 @@ _SEARCH = "a search, since conditions are about rows mapped before: pruned by wh
 
 
 def explain_sql(statement: PlannedStatement) -> str:
-    lines = ["Statement", f"  {printable(printed(statement.query, statement.views))}"]
-    if not statement.views:
+    lines = ["Statement", f"  {printable(printed(statement.query, statement.all_views))}"]
+    if not statement.all_views and not statement.left:
         lines += ["", "There is no MATCH_RECOGNIZE: Spark runs the statement as it stands."]
     for view in statement.views:
         lines += ["", f"{{{view.name}}}: MATCH_RECOGNIZE", *_view(view, statement)]
+    for join in statement.joins:
+        lines += ["", f"{{{join.name}}}: a join in the order of time, which runs as a pattern", *_join(join, statement)]
+    for left in statement.left:
+        lines += ["", "Left alone, so that Spark runs it as it stands", f"  {printable(left.select)}"]
+        lines += [f"  {printable(left.reason)}"]
     return "\n".join(lines) + "\n"
+
+
+def _join(join: PlannedJoin, statement: PlannedStatement) -> Iterator[str]:
+    for name, reads in join.reads.items():
+        yield f"  {printable(name)} events: {printable(printed(reads, statement.all_views))}"
+    expected = join.choices.chosen.cost.seconds
+    yield f"  expected: {expected:.1f} s, and {join.own_seconds:.1f} s of Spark's own join"
+    if join.steady:
+        yield "  right only where clocks never change, as in UTC: differences of timestamps are those of local clocks"
+    yield from (f"  {line}".rstrip() for line in explain(join.choices, join.physical).rstrip("\n").split("\n"))
 
 
 def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
     plan = view.plan
-    rows: list[tuple[str, str]] = [("reads", printed(view.reads, statement.views))]
+    rows: list[tuple[str, str]] = [("reads", printed(view.reads, statement.all_views))]
     rows.append(("partitions", ", ".join(plan.by) or "none: one core does all the work"))
     rows.append(("order", ", ".join(map(_key, plan.order)) or "none: rows come in any order"))
     for name, text in plan.computed.items():

@@ -11,12 +11,12 @@ from typing import Any
 from sqlglot import exp
 
 from sase.compiler.core.scalars import column_sql
-from sase.compiler.emit.codegen import environment
+from sase.compiler.emit.codegen import environment, imports, steps
 from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
 from sase.compiler.emit.row_pattern import condition_text, leaves_of, look_up_text, pattern_lines, pattern_names
 from sase.compiler.plan.row_stream import streamed_table
 from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Streamed
-from sase.compiler.plan.statement import PlannedStatement, PlannedView, printed, used_by
+from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed, used_by
 
 
 def generate_sql(statement: PlannedStatement, version: str, standalone: str | None = None, stream: bool = False) -> str:
@@ -36,8 +36,10 @@ def generate_sql(statement: PlannedStatement, version: str, standalone: str | No
             run=printable(f"spark-submit {stem}.py {given} --out MATCHES".replace("  ", " ")),
             notes=list(_notes(statement)),
             standalone=standalone,
-            imports=list(_stream_imports(statement) if stream else _imports(statement)),
+            imports=list(_stream_imports(statement)) if stream else _imports(statement),
             views=[_view(view, statement) for view in statement.views],
+            joins=[_join(join, statement, standalone is not None) for join in statement.joins],
+            steady=any(join.steady for join in statement.joins),
             statement=_sql(statement.query, statement),
             name=literal(stem),
             tables=literal(list(tables)),
@@ -82,6 +84,19 @@ def _notes(statement: PlannedStatement) -> Iterator[str]:
             yield f"{view.name} has no PARTITION BY, and so one core looks for all of its matches."
 
 
+def _imports(statement: PlannedStatement) -> list[str]:
+    """A line for each module, whatever views need of it."""
+    needed: dict[str, set[str]] = {}
+    lines = [*_imports_of_clauses(statement), *(line for join in statement.joins for line in imports(join.physical))]
+    for line in lines:
+        module, _, names = line.removeprefix("from ").partition(" import ")
+        needed.setdefault(module, set()).update(names.split(", "))
+    return [
+        f"from {module} import {', '.join(sorted(names, key=lambda name: (not name.isupper(), name.islower(), name)))}"
+        for module, names in sorted(needed.items())
+    ]
+
+
 def _pattern_imports(plans: list[RowPlan]) -> str:
     names = {"Measure", "RowPattern"}.union(*map(pattern_names, plans))
     return f"from sase.runtime.row_pattern import {', '.join(sorted(names))}"
@@ -96,7 +111,7 @@ def _stream_imports(statement: PlannedStatement) -> Iterator[str]:
     yield "from sase.runtime.stream.sql import main"
 
 
-def _imports(statement: PlannedStatement) -> Iterator[str]:
+def _imports_of_clauses(statement: PlannedStatement) -> Iterator[str]:
     plans = [view.plan for view in statement.views]
     if plans:
         yield _pattern_imports(plans)
@@ -107,7 +122,19 @@ def _imports(statement: PlannedStatement) -> Iterator[str]:
         yield f"from sase.runtime.rows import {', '.join(sorted(functions, key=lambda name: (name.islower(), name)))}"
     else:
         yield "from sase.runtime.rows import Options"
-    yield "from sase.runtime.sql import main"
+    steady = any(join.steady for join in statement.joins)
+    yield f"from sase.runtime.sql import main{', need_steady_clocks' if steady else ''}"
+
+
+def _join(join: PlannedJoin, statement: PlannedStatement, standalone: bool) -> dict[str, Any]:
+    """At the top of the job, if it is the only one; else in a function of its own, where names are its own, too."""
+    return {
+        "alone": len(statement.all_views) == 1,
+        "function": "find_matches" if len(statement.all_views) == 1 else f"find_{join.name}",
+        "local": join.name,
+        "steps": steps(join.physical, standalone),
+        "reads": [(literal(name), _sql(reads, statement, 16)) for name, reads in join.reads.items()],
+    }
 
 
 def _view(view: PlannedView, statement: PlannedStatement) -> dict[str, Any]:
@@ -172,13 +199,14 @@ def _neighbour(each: Neighbour) -> str:
     return f"order.neighbour({literal(each.sql)}, {each.step})"
 
 
-def _sql(query: exp.Query, statement: PlannedStatement) -> str:
+def _sql(query: exp.Query, statement: PlannedStatement, indent: int = 8) -> str:
     """The arguments of `spark.sql`: on one line, or with a literal for each line of the text."""
-    views = [view.name for view in used_by(query, statement.views)]
-    flat = ", ".join([literal(printed(query, statement.views)), *(f"{name}={name}" for name in views)])
+    views = [view.name for view in used_by(query, statement.all_views)]
+    flat = ", ".join([literal(printed(query, statement.all_views)), *(f"{name}={name}" for name in views)])
     if len(flat) <= LINE - 40:
         return flat
-    lines = printed(query, statement.views, pretty=True).split("\n")
+    lines = printed(query, statement.all_views, pretty=True).split("\n")
     texts = [literal(line + "\n" * (at < len(lines))) for at, line in enumerate(lines, 1)]
-    arguments = ["\n        ".join(texts), *(f"{name}={name}" for name in views)]
-    return "\n" + "".join(f"        {argument},\n" for argument in arguments) + "    "
+    blanks = " " * indent
+    arguments = [f"\n{blanks}".join(texts), *(f"{name}={name}" for name in views)]
+    return "\n" + "".join(f"{blanks}{argument},\n" for argument in arguments) + blanks[4:]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sase.compiler.core.scalars import sql
+from sase.compiler.plan.choose import Choices
+from sase.compiler.plan.physical import PhysicalPlan
 from sase.compiler.plan.rows import RowPlan
 
 
@@ -22,11 +24,41 @@ class PlannedView:
 
 
 @dataclass(frozen=True)
+class PlannedJoin:
+    """A SELECT's FROM, JOIN and WHERE that became a pattern, what its events are read by, and how it is evaluated."""
+
+    name: str
+    marker: str
+    reads: Mapping[str, exp.Query]
+    """By event type."""
+    choices: Choices
+    physical: PhysicalPlan
+    steady: bool
+    """It is right only where the session's clocks never change."""
+    own_seconds: float
+    """What Spark's own join is expected to take."""
+
+
+@dataclass(frozen=True)
+class LeftAlone:
+    """A SELECT that joins and runs as it stands, and why."""
+
+    select: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class PlannedStatement:
     text: str
     filename: str
     query: exp.Query
     views: tuple[PlannedView, ...]
+    joins: tuple[PlannedJoin, ...] = ()
+    left: tuple[LeftAlone, ...] = ()
+
+    @property
+    def all_views(self) -> tuple[PlannedView | PlannedJoin, ...]:
+        return (*self.views, *self.joins)
 
     @property
     def ordered(self) -> bool:
@@ -37,8 +69,9 @@ class PlannedStatement:
     def tables(self) -> tuple[str, ...]:
         """The tables that it reads, as they are named, without views and common table expressions."""
         found: dict[str, None] = {}
-        markers = {view.marker for view in self.views}
-        for tree in (*(view.reads for view in self.views), self.query):
+        markers = {view.marker for view in self.all_views}
+        events = (reads for join in self.joins for reads in join.reads.values())
+        for tree in (*(view.reads for view in self.views), *events, self.query):
             known = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
             for table in tree.find_all(exp.Table):
                 inside = not table.db and (table.name in markers or table.name.lower() in known)
@@ -47,7 +80,7 @@ class PlannedStatement:
         return tuple(found)
 
 
-def printed(query: exp.Query, views: Sequence[PlannedView], pretty: bool = False) -> str:
+def printed(query: exp.Query, views: Sequence[PlannedView | PlannedJoin], pretty: bool = False) -> str:
     """The text for `spark.sql`, in which views are `{name}`. Braces of the user are doubled, if there are views."""
     text = sql(query, pretty=pretty)
     used = used_by(query, views)
@@ -58,6 +91,6 @@ def printed(query: exp.Query, views: Sequence[PlannedView], pretty: bool = False
     return text
 
 
-def used_by(query: exp.Query, views: Sequence[PlannedView]) -> list[PlannedView]:
+def used_by(query: exp.Query, views: Sequence[PlannedView | PlannedJoin]) -> list[PlannedView | PlannedJoin]:
     names = {table.name for table in query.find_all(exp.Table)}
     return [view for view in views if view.marker in names]

@@ -105,10 +105,11 @@ DEFAULT_WINDOWS = 100.0
 def default_statistics(query: BoundQuery) -> Statistics:
     """What is assumed where nothing was measured: the paper's Table 1, and a stream a hundred windows long.
 
-    Ten million events of 20 types in equal shares, a thousand values an attribute in equal shares.
+    Ten million events of 20 types in equal shares, or of those that there are, where that is known; a thousand values
+    an attribute in equal shares.
     """
     names = {name for variable in query.variables for name in variable.types}
-    rate = DEFAULT_EVENTS / max(DEFAULT_TYPES, len(names))
+    rate = DEFAULT_EVENTS / (len(names) if query.whole else max(DEFAULT_TYPES, len(names)))
     span = DEFAULT_WINDOWS * query.within.ticks if query.within else DEFAULT_EVENTS
     return Statistics(DEFAULT_EVENTS, span, {name: TypeStatistics(rate) for name in sorted(names)})
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sase.events import Frames
     from sase.runtime.io.tally import Tally
+    from sase.statement import Statement
 
 T = TypeVar("T")
 
@@ -170,11 +171,16 @@ def run_sql(
     for option in ("events", "catalog"):
         if getattr(arguments, option):
             raise OptionError(f"--{option.replace('_', '-')} is not for SQL")
-    statement = compile_sql(text, arguments.dialect or "spark", filename=f"{arguments.name}.sql")
-    names = statement.compiled.statement.tables
+    dialect, filename = arguments.dialect or "spark", f"{arguments.name}.sql"
+    names = compile_sql(text, dialect, joins="never", filename=filename).compiled.statement.tables
     tables = {name: namespace[name] for name in names if is_frame(namespace.get(name))}
     _refuse_with_stream(arguments)
-    rows = work("getting ready", lambda: statement.run(tables, **_delay(arguments)))
+
+    def ready() -> tuple[Statement, DataFrame]:
+        statement = compile_sql(text, dialect, tables=tables, filename=filename)
+        return statement, statement.run(tables, **_delay(arguments))
+
+    statement, rows = work("getting ready", ready)
     if rows.isStreaming != arguments.stream:
         raise OptionError(_STREAMS if rows.isStreaming else _STREAMS_NOT)
     if arguments.stream:

@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from decimal import Decimal
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
+import sqlglot
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from test_golden import as_json, check_matches, check_text
 
 import sase
+from sase.compiler.compile_sql import Joins, compile_statement
+from sase.compiler.languages.sql.aliases import Tables
 
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("*/query.sql"))
 STREAMS = sorted(path.parent for path in Path(__file__).parent.glob("*/stream.sql"))
 
 
+def tables_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "tables.json").read_text(encoding="utf-8"), parse_float=Decimal)
+    return found
+
+
 def compiled(folder: Path) -> sase.Statement:
-    text = (folder / "query.sql").read_text(encoding="utf-8")
-    return sase.compile_sql(text, "trino", filename=f"{folder.name}.sql")
+    """Without Spark: DuckDB tells the columns of tables and queries."""
+    text, database = (folder / "query.sql").read_text(encoding="utf-8"), duckdb.connect()
+    for name, table in tables_of(folder).items():
+        declared = [column.split(" ") for column in table["schema"].replace("string", "varchar").split(", ")]
+        columns_of = ", ".join(f'"{column}" {kind}' for column, kind in declared)
+        database.execute(f"CREATE TABLE {name} ({columns_of})")
+    kinds = {"VARCHAR": "string", "INTEGER": "int"}
+
+    def columns(query: str) -> list[tuple[str, str]]:
+        found = database.execute(f"DESCRIBE {sqlglot.transpile(query, read='spark', write='duckdb')[0]}").fetchall()
+        return [(name, kinds.get(kind, kind.lower())) for name, kind, *_ in found]
+
+    joins = Joins(Tables(columns), always=True)
+    return sase.Statement(
+        compile_statement(text, f"{folder.name}.sql", "trino", version=sase.__version__, joins=joins)
+    )
+
+
+def value(kind: str, given: Any) -> Any:
+    if given is None or not kind.startswith(("timestamp", "decimal", "double")):
+        return given
+    if kind == "timestamp":
+        return datetime.fromisoformat(given)
+    return Decimal(given) if kind.startswith("decimal") else float(given)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -42,11 +75,10 @@ def test_the_jobs_give_the_rows(regenerate_golden: bool, spark: SparkSession) ->
     """All of them in one Spark job."""
     parts = []
     for folder in FOLDERS:
-        tables = json.loads((folder / "tables.json").read_text(encoding="utf-8"), parse_float=Decimal)
-        for name, table in tables.items():
-            exact = [[Decimal(each) if "decimal" in table["schema"] and at == 2 else each for at, each in enumerate(row)]
-                     for row in table["rows"]]  # fmt: skip
-            spark.createDataFrame(exact, table["schema"]).createOrReplaceTempView(name)
+        for name, table in tables_of(folder).items():
+            kinds = [column.split(" ")[1] for column in table["schema"].split(", ")]
+            rows_of = [[value(kind, each) for kind, each in zip(kinds, row, strict=True)] for row in table["rows"]]
+            spark.createDataFrame(rows_of, table["schema"]).createOrReplaceTempView(name)
         rows = compiled(folder).run()
         parts.append(rows.select(F.lit(folder.name).alias("folder"), as_json(rows).alias("json")))
     found = reduce(DataFrame.unionAll, parts).collect()

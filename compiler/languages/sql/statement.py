@@ -66,7 +66,7 @@ def read_statement(text: str, filename: str, dialect: str) -> Statement:
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     cuts = _cuts(tokens, text, filename)
-    marker = _unused(text, "sase_view")
+    marker = unused(text, "sase_view")
     spliced = _spliced(tokens, cuts, marker)
     query = _parsed(spliced, text, filename, reader)
     found: list[Diagnostic] = []
@@ -86,7 +86,7 @@ def read_statement(text: str, filename: str, dialect: str) -> Statement:
         query, reads = _replaced(query, view)
         views.append(View(name, view, reads, clause))
     if views:
-        _drop_unused(query)
+        drop_unused(query)
     return Statement(text, filename, dialect, query, tuple(views))
 
 
@@ -227,7 +227,7 @@ def _replaced(query: exp.Query, marker: str) -> tuple[exp.Query, exp.Query]:
             reads.set(
                 part, [each.copy() for each in select.args[part]] if part != "from_" else select.args[part].copy()
             )
-    seen = _visible(select, reads)
+    seen = visible(select, reads)
     if seen:
         reads.set("with_", exp.With(expressions=seen))
     table = exp.Table(this=exp.to_identifier(marker))
@@ -238,11 +238,11 @@ def _replaced(query: exp.Query, marker: str) -> tuple[exp.Query, exp.Query]:
     return query, reads
 
 
-def _visible(node: exp.Expr, reads: exp.Query) -> list[exp.CTE]:
-    """The common table expressions that the query needs, of those that stand before it or around it."""
+def visible(node: exp.Expr, reads: exp.Query) -> list[exp.CTE]:
+    """The common table expressions that the query needs, of those of a node, before it and around it."""
     known: dict[str, exp.CTE] = {}
-    below: exp.Expr = node
-    above = node.parent
+    below: exp.Expr | None = None
+    above: exp.Expr | None = node
     while above is not None:
         if isinstance(above, exp.With):
             before = above.expressions[: above.expressions.index(below)]
@@ -261,7 +261,7 @@ def _visible(node: exp.Expr, reads: exp.Query) -> list[exp.CTE]:
     return [cte.copy() for name, cte in known.items() if name in needed]
 
 
-def _drop_unused(query: exp.Query) -> None:
+def drop_unused(query: exp.Query) -> None:
     """Common table expressions that only a clause needed, which has them now."""
     with_ = query.args.get("with_")
     while with_ is not None:
@@ -276,7 +276,7 @@ def _drop_unused(query: exp.Query) -> None:
             return
 
 
-def _unused(text: str, name: str) -> str:
+def unused(text: str, name: str) -> str:
     while name in text.lower():
         name += "_"
     return name
