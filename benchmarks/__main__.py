@@ -18,9 +18,9 @@ from benchmarks.bench import FOLDER, Bench
 from benchmarks.experiments import experiments
 from benchmarks.flights import Flights
 from benchmarks.measure import Disagreement, Measurement, Scale
+from benchmarks.patterns import measurements as patterns
 from benchmarks.regret import regrets
 from benchmarks.results import Results
-from benchmarks.row_races import row_measurements
 from benchmarks.start import Starting
 from benchmarks.streaming import measurements as streams
 from benchmarks.targets import LIMIT, ROUNDS, measurements
@@ -57,8 +57,7 @@ def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
     starting = Starting(scale.rounds(3))
-    rows = row_measurements(scale)
-    everything = [*measurements(scale), *regrets(scale), *streams(scale), flights, starting, *rows, *races]
+    everything = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale), flights, starting, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 

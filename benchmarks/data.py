@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -96,7 +97,45 @@ class Telematics:
         )
 
 
-Source = Stream | Telematics
+@dataclass(frozen=True)
+class Shop:
+    """A week of a shop: its visitors have UUIDs, and do one thing after the other for minutes or hours."""
+
+    events: int
+    users: int = 200_000
+    seed: int = 1
+
+    @property
+    def schema(self) -> dict[str, dict[str, str]]:
+        declared = {"ts": "timestamp", "user_id": "string", "product": "string"}
+        return {name: declared for name in _PAGES}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        random = np.random.default_rng(self.seed)
+        words = random.integers(0, 1 << 32, (self.users, 4))
+        users = pa.array([str(UUID(bytes=each.astype(np.uint32).tobytes(), version=4)) for each in words])
+        products = pa.array([f"product {number:05}" for number in range(20_000)])
+        week = 7 * 24 * 3600 * 1_000_000
+        times = np.sort(random.integers(0, week, self.events)) + 1_767_225_600_000_000
+        for begin in range(0, self.events, _BATCH):
+            rows = min(_BATCH, self.events - begin)
+            types = pa.DictionaryArray.from_arrays(
+                random.choice(len(_PAGES), rows, p=[0.5, 0.25, 0.1, 0.15]).astype(np.int32), pa.array(_PAGES)
+            )
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(times[begin : begin + rows], pa.timestamp("us", tz="UTC")),
+                    types,
+                    users.take(pa.array(random.integers(0, self.users, rows))),
+                    products.take(pa.array(random.integers(0, len(products), rows))),
+                ],
+                names=["ts", "type", "user_id", "product"],
+            )
+
+
+_PAGES = ("view", "add_to_cart", "purchase", "logout")
+
+Source = Stream | Telematics | Shop
 
 
 def type_name(number: int) -> str:

@@ -114,6 +114,17 @@ def _large(scale: Scale) -> Iterator[Measurement]:
         joins = ("spark_join_bucketed",) if shape.negations and v1 > 100 else ()
         others = tuple(Contender(peer, peer, stream, shape) for peer in ("unsorted", *joins))
         yield Race(f"targets-large-{case}", (*both(stream, shape), *others), rounds, limit)
+    keyed, longer = Stream(all_relevant, v1=100), Stream(all_relevant, v1=10_000, types=5)
+    rivals = {4: (keyed, "duckdb_bucketed"), 5: (longer, "spark_join_bucketed")}
+    for length, (stream, rival) in rivals.items():
+        contenders = tuple(Contender(peer, peer, stream, Shape(length=length)) for peer in ("sase", rival))
+        yield Race(f"targets-large-length-{length}", contenders, rounds, limit)
+    skewed = Stream(all_relevant, v1=10_000, types=4, skew=1.0)
+    keys = (
+        Contender("uniform", "sase", replace(skewed, skew=0.0), Shape()),
+        Contender("skewed", "sase", skewed, Shape(window=28)),  # as many matches: few keys have nearly all of them
+    )
+    yield Race("targets-large-skew", keys, rounds, limit)
     sparse = Stream(most, v1=10_000)
     joined = Contender("spark_join_bucketed", "spark_join_bucketed", sparse, Shape())
     yield Race("targets-large-sparse", (*both(sparse, Shape()), joined), rounds, limit)
@@ -126,7 +137,7 @@ def _large(scale: Scale) -> Iterator[Measurement]:
     yield WorkerMemory("targets-memory-crowded", crowded, limit)
 
 
-LARGE_ROUNDS = 3
+LARGE_ROUNDS = 2
 LARGE = {
     "v1-100": (100, Shape(window=300)),
     "v1-10000": (10_000, Shape()),
@@ -176,6 +187,11 @@ def targets() -> tuple[Target, ...]:
         _faster("the same, sorted by Spark", "50 M, 3 of 20 types", 1.4, "targets-large-sparse", "Spark's sort"),
         _faster(bucketed, _case("v1-10000-negation"), 3, "targets-large-v1-10000-negation", "spark_join_bucketed"),
         _faster(bucketed, "50 M, 3 of 20 types", 2, "targets-large-sparse", "spark_join_bucketed"),
+        _faster("the same shop by a bucketed join", "5 M, UUIDs", 2, "patterns-shop", "spark_sql"),
+        _time("scan + shuffle + identity, no sort", "the shop", 1.3, "patterns-shop", "sase", "unsorted"),
+        _faster("DuckDB self-join, bucketed", "20 M, L = 4, V1 = 100", 1, "targets-large-length-4", "duckdb_bucketed"),
+        _faster(bucketed, "20 M, all relevant, L = 5", 5, "targets-large-length-5", "spark_join_bucketed"),
+        _time("Zipf-distributed keys", "20 M, skew 1 over uniform", 1.5, "targets-large-skew", "skewed", "uniform"),
         _time("5× the events", "50 M over 10 M, all relevant", 5.5, "targets-large-events", "50 M", "10 M"),
         _memory(memory, "50 M events, one key has half", "targets-memory-crowded"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sase.compiler.core.arrivals import on_whole_matches
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
@@ -12,6 +13,7 @@ from sase.compiler.emit.explain import explain
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.plan import rules
 from sase.compiler.plan.choose import Choices, choose
+from sase.compiler.plan.counting import refuse_to_enumerate
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import PhysicalPlan
 from sase.compiler.plan.planner import physical_plan
@@ -81,10 +83,17 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    if query.runs:
-        found = Diagnostic(f"{query.strategy} is understood, and cannot be run yet", query.span, "leave it out")
+    if stream and query.grouped is not None:
+        found = Diagnostic(
+            "aggregates are known when all matches are, and a stream does not end",
+            query.grouped.span,
+            "run the query on events at rest, or let Spark aggregate the stream of matches by window",
+        )
         raise SaseError([found], query.text, query.filename)
+    if stream and query.arrivals:
+        query = on_whole_matches(query)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
+    refuse_to_enumerate(choices.chosen.plan)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)
 
@@ -92,7 +101,9 @@ def compile_bound(
 def _for_stream(query: BoundQuery, options: Options) -> Options:
     """A stream must be able to forget, and is not cut by time: it comes in the order of time."""
     bounded = query.within is not None if query.is_sequence else reach(query.branches) is not None
-    if not bounded and len(query.variables) > 1:
+    if query.arrivals and query.within is None:
+        bounded = False
+    if not bounded and (len(query.variables) > 1 or query.arrivals):
         found = Diagnostic(
             "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
             "would grow without end",
@@ -100,11 +111,20 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
             "add a window, such as WITHIN 12 hours",
         )
         raise SaseError([found], query.text, query.filename)
-    if query.arrivals:
+    if query.furthest:
+        raise OptionError("how far a key gets is known when all its events are there, and a stream does not end")
+    if query.runs:
         found = Diagnostic(
-            f"{query.arrivals[0].name} is over all keys, and a stream is kept by key: it cannot be computed there yet",
+            f"{query.strategy} runs on events at rest, and not on a stream yet",
             query.span,
-            "leave it out, or run the query on events at rest",
+            "leave the strategy out, or run the query without --stream",
+        )
+        raise SaseError([found], query.text, query.filename)
+    if query.arrivals and query.reported:
+        found = Diagnostic(
+            f"{query.arrivals[0].name} is known when an event is released, and {query.reported[0].name} decides there",
+            query.span,
+            "on a stream, leave one of them out",
         )
         raise SaseError([found], query.text, query.filename)
     strategy = options.strategy

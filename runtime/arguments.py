@@ -50,13 +50,17 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write the matches: one file if it ends with .csv or .json, else a folder; - is standard output "
         "(default: print some of them)",
     )
+    add_output_format_arguments(parser)
+    parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
+
+
+def add_output_format_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out-format",
         choices=FORMATS,
         help="format of the matches (default: what --out ends with, else parquet; json for -)",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace what is at --out")
-    parser.add_argument("--limit", metavar="N", type=positive, help=f"how many matches to print (default: {LIMIT})")
 
 
 def add_table_argument(parser: argparse.ArgumentParser) -> None:

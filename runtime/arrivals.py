@@ -6,6 +6,7 @@ its window holds, the end of the one that the window begins in, and the beginnin
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sase.runtime.operator.arrivals import COPY, OWN, TOTAL, Running, Task
+from sase.runtime.operator.arrivals import COPY, FIRST, OWN, TOTAL, Running, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-SLICES = 16
-"""Of a window; and four times as many of all the time that there is, where there is no window."""
+SLICES = 64
+"""Of all the time that there is. A slice is never longer than 16 windows: more is not copied then, and one event with a
+time far away does not put all others into one slice."""
 
 
 def with_arrivals(
@@ -36,7 +38,7 @@ def with_arrivals(
     within: int | None,
     bootstrap: Callable[[], None] | None = None,
 ) -> DataFrame:
-    """The events, those of `types` with the columns `running`; NULL for others.
+    """The events, those of `types` with the columns `running`; NULL for others, which stay where they are.
 
     Of each event: all events of a column's types that are not after it, and less than `within` before it.
     """
@@ -47,55 +49,85 @@ def with_arrivals(
     from sase.runtime.events import quoted, ticks
 
     columns = list(events.columns)
-    task = Task(tuple(running), tuple(columns), type, order, tuple(types), within)
-    numbered = events.select(
+    task = Task(tuple(running), tuple(columns), type, order, tuple(types), within, os.environ.get("SASE_JIT") != "0")
+    feeding = list(dict.fromkeys(name for each in running for name in each.types))
+    counting = {type, *([] if order is None else [order]), *(each.attribute for each in running)}
+
+    of_type = F.col(quoted(type))
+    numbered = events.where(of_type.isin(*dict.fromkeys([*types, *feeding]))).select(
         *(F.col(quoted(name)).alias(str(at)) for at, name in enumerate(columns)),
         ticks(events, quoted(time)).alias("ticks"),
+        of_type.isin(*types).alias("wanted"),
+        of_type.isin(*feeding).alias("fed"),
     )
-    if within is None:
-        edges = numbered.agg(
-            F.min("ticks").alias("low"), F.expr(f"(max(ticks) - min(ticks)) div {4 * SLICES} + 1").alias("length")
-        )
-        sliced = numbered.crossJoin(F.broadcast(edges)).withColumn("slice", F.expr("(ticks - low) div length"))
-        sliced = sliced.drop("low", "length")
-        last = str(4 * SLICES)
-        length = 1
-    else:
-        length = max(1, within // SLICES)
-        sliced = numbered.withColumn("slice", F.expr(f"(ticks - pmod(ticks, {length}L)) div {length}L"))
-        last = f"slice + {within // length - 1}"
-    own = sliced.withColumn("role", F.lit(OWN))
-    fed = own.where(
-        F.col(str(columns.index(type))).isin(*dict.fromkeys(name for each in running for name in each.types))
-    )
-    rows = own
-    if within is None or within // length > 1:
-        parts = (
-            fed.repartition("slice")
-            .sortWithinPartitions("slice")
-            .mapInArrow(_worker(pickle.dumps(task), None, bootstrap), "slice bigint, payload binary")
-        )
-        whole = parts.where(f"slice < {last}").withColumn("slice", F.explode(F.expr(f"sequence(slice + 1, {last})")))
-        rows = rows.unionByName(whole.withColumn("role", F.lit(TOTAL)), allowMissingColumns=True)
+    length = f"max(ticks) div {SLICES} - min(ticks) div {SLICES} + 1"
     if within is not None:
-        first, end = max(1, within // length), (within + length - 1) // length
-        copied = fed.withColumn("slice", F.explode(F.expr(f"sequence(slice + {first}, slice + {end})")))
-        rows = rows.unionByName(copied.withColumn("role", F.lit(COPY)), allowMissingColumns=True)
-    added = [StructField(each.name, _number_type(each.result)) for each in running]
+        length = f"least({length}, {min(16 * within, 1 << 62)}L)"
+    # The slices that a window holds as a whole give their totals; of the one in which it begins, rows are needed.
+    whole = f"{SLICES + 1}L" if within is None else f"{within}L div length - 1"
+    edges = numbered.agg(F.expr(length).alias("length")).where(F.col("length").isNotNull())
+    rows = numbered.withColumn("length", edges.scalar()).withColumn("slice", F.expr(_slice("ticks")))
+    copies = "array()"
+    if within is not None:
+        first, last = f"slice + greatest(1L, {within}L div length)", _slice(f"(ticks + {within - 1}L)")
+        copies = f"CASE WHEN fed AND {last} >= {first} THEN sequence({first}, {last}) ELSE array() END"
+    rows = (
+        rows.withColumn("at", F.explode(F.expr(f"concat(array(slice), {copies})")))
+        .withColumn("role", F.expr(f"IF(wanted AND at = slice, {OWN}, {COPY})"))
+        .select(
+            *(
+                F.col(str(at)) if name in counting else F.expr(f"IF(role = {OWN}, `{at}`, NULL)").alias(str(at))
+                for at, name in enumerate(columns)
+            ),
+            "ticks",
+            F.col("at").alias("slice"),
+            "role",
+        )
+    )
+    needed = F.broadcast(edges.where(f"{whole} > 0"))  # if there are none, Spark reads nothing for them
+    parts = (
+        numbered.where("fed")
+        .crossJoin(needed)
+        .select(
+            *(str(at) for at, name in enumerate(columns) if name in counting), F.expr(_slice("ticks")).alias("slice")
+        )
+        .mapInArrow(_worker(pickle.dumps(task), None, bootstrap), "slice bigint, payload binary")
+        .crossJoin(needed)
+        .select(
+            F.explode(F.expr(f"sequence(slice + 1, slice + {whole})")).alias("slice"),
+            F.lit(FIRST).alias("ticks"),
+            F.lit(TOTAL).alias("role"),
+            "payload",
+        )
+    )
+    added = [StructField(each.name, number_type(each.result)) for each in running]
     kinds = [to_arrow_type(field.dataType) for field in added]
     schema = StructType(
         [*(StructField(str(at), field.dataType) for at, field in enumerate(events.schema.fields)), *added]
     )
-    place = ["slice", "ticks", *([] if order is None else [str(columns.index(order))])]
-    return (
-        rows.repartition("slice")
-        .sortWithinPartitions(*place)
+    answered = (
+        rows.unionByName(parts, allowMissingColumns=True)
+        .repartition("slice")
         .mapInArrow(_worker(pickle.dumps(task), kinds, bootstrap), schema)
         .toDF(*columns, *(each.name for each in running))
     )
+    others = events.where(~of_type.isin(*types))
+    return others.withColumns({field.name: F.lit(None).cast(field.dataType) for field in added}).union(answered)
 
 
-def _number_type(name: str) -> DataType:
+def awaiting_arrivals(events: DataFrame, running: Sequence[Running]) -> DataFrame:
+    """On a stream, the columns are known when an event is released, in its bucket. Until then they are NULL."""
+    from pyspark.sql import functions as F
+
+    return events.withColumns({each.name: F.lit(None).cast(number_type(each.result)) for each in running})
+
+
+def _slice(time: str) -> str:
+    """Exact, of any time, also of a negative one."""
+    return f"({time} - pmod({time}, length)) div length"
+
+
+def number_type(name: str) -> DataType:
     """Without a session, whose parser may be far away."""
     from pyspark.sql.types import ByteType, DecimalType, DoubleType, IntegerType, LongType, ShortType
 

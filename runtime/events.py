@@ -30,6 +30,7 @@ from pyspark.sql.types import (
 )
 
 from sase.runtime.errors import SaseRunError
+from sase.runtime.pattern import ARRIVES
 
 if TYPE_CHECKING:
     from sase.runtime.io.tally import Tally
@@ -214,8 +215,8 @@ def types_there(events: Events, source: Source, most: int) -> tuple[list[str], b
 
 
 def is_there(events: Events, source: Source, event_type: str) -> bool:
-    """Whether an event has the type: asked where `source.where` may have kept all of them from being read."""
-    tables = [table for table in _tables(events, source) if table.shared and not table.is_text and source.where]
+    """Whether an event of a table of several types has the type. (Text would have to be read from end to end.)"""
+    tables = [table for table in _tables(events, source) if table.shared and not table.is_text]
     return any(table.frame.where(table.event_type(source) == event_type).head(1) for table in tables)
 
 
@@ -288,9 +289,14 @@ def moment(matches: DataFrame, ticks: Column, like: str, *lengths: int) -> Colum
             return ticks if lengths else ticks.cast(kind)
 
 
-def state_bits(fills: Mapping[str, str]) -> Column:
-    """A bit for each variable, the first one lowest: set where the event may fill it. NULL is not true."""
-    bits = (f"IF({condition}, {1 << bit}L, 0L)" for bit, condition in enumerate(fills.values()))
+def state_bits(fills: Mapping[str, str], arrives: str | None = None) -> Column:
+    """A bit for each variable, the first one lowest: set where the event may fill it. NULL is not true.
+
+    On a stream, `arrives` says which events take part in what has arrived.
+    """
+    bits = [f"IF({condition}, {1 << bit}L, 0L)" for bit, condition in enumerate(fills.values())]
+    if arrives is not None:
+        bits.append(f"IF({arrives}, {ARRIVES}L, 0L)")
     return F.expr(" | ".join(bits))
 
 

@@ -6,8 +6,8 @@ Simple predicates are not here: Spark has turned them into the state bits of eac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
@@ -73,6 +73,51 @@ class Pattern:
 
     def bit(self, variable: str) -> int:
         return 1 << self.variables.index(variable)
+
+
+@dataclass(frozen=True)
+class Furthest(Pattern):
+    """Of each group of events, not all sequences but one: that which gets furthest.
+
+    It fills as many of the positive variables as any does, from the first one on, inside the window and with no negated
+    event between two of them. Of several, it is the first to get there; of these, the one that starts last; and of
+    these, from its end backwards, the one whose events come first.
+    """
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The variables that it may leave unbound."""
+        return self.positive[1:]
+
+
+@dataclass(frozen=True)
+class Total:
+    """What is made of all matches of a group: a column of the result.
+
+    Without a variable, `count` is the number of matches. Else it is about the events that a variable has in all of
+    them: `count` is how many there are in which the column is not NULL, `sum` adds it up, and `min` and `max` are its
+    least and its greatest value. `real`: as a double, which may be rounded, and cannot become too large.
+    """
+
+    name: str
+    kind: Literal["count", "sum", "min", "max"]
+    variable: str | None = None
+    column: str | None = None
+    real: bool = False
+
+
+@dataclass(frozen=True)
+class Totals(Pattern):
+    """Of each group of events, not its matches but what they come to: no match is built.
+
+    `loops` are the variables that stand for several events, one after the other: how many there are at least and at
+    most (None: any number).
+    """
+
+    loops: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    """The columns of the key that come with the totals."""
+    totals: tuple[Total, ...] = ()
 
 
 def match_column(variable: str, column: str) -> str:
@@ -187,6 +232,9 @@ class Branch:
 
 BORROWED = 1 << 62
 """The state bit of an event that is also in another time slice: here it may not be the latest row of a match."""
+
+ARRIVES = 1 << 60
+"""The state bit of an event that takes part in what has arrived: that counts, or is told. A pattern has 60 bits."""
 
 USED = 1 << 61
 """The state bit of an event that an `exclusive` match has used up."""

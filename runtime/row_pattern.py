@@ -30,6 +30,8 @@ class At:
     first: bool = False
     offset: int = 0
     final: bool = True
+    before: bool = False
+    """In a condition: of the rows before the one at hand."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,8 @@ class Over:
     column: str | None = None
     variables: tuple[str, ...] | None = None
     final: bool = True
+    before: bool = False
+    """In a condition: of the rows before the one at hand."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator and what it takes: = != < <= > >= + - * / AND OR NOT, and IS NULL."""
+    """An operator and what it takes: = != < <= > >= + - * / AND OR NOT, IS NULL and IS TRUE."""
 
     sign: str
     parts: tuple[Condition, ...]

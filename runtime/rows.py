@@ -133,6 +133,7 @@ def match_rows(
     options: Options | None = None,
     symbols: str = "_sase_symbols",
     bootstrap: Callable[[], None] | None = None,
+    refuse_ties: bool = False,
 ) -> DataFrame:
     """The matches of sorted rows: their keys with one row per match, else the rows themselves; and the looked-up
     values.
@@ -143,10 +144,12 @@ def match_rows(
     options = options or Options()
     for text in doubts(pattern, order, shown):
         options.warn(text)
-    task = task_of(rows, pattern, order, values, shown=shown, symbols=symbols, options=options)
+    task = task_of(rows, pattern, order, values, shown=shown, symbols=symbols, options=options, refuse_ties=refuse_ties)
     out = output_of(rows, task)
     numbered = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(out)])
-    worker = _worker(pickle.dumps(task), _ties(rows, options.warn) if task.order else None, bootstrap)
+    worker = _worker(
+        pickle.dumps(task), _ties(rows, options.warn) if task.order and not refuse_ties else None, bootstrap
+    )
     # Columns have numbers on their way: mapInArrow does not take every name.
     given = rows.select(*(F.col(quoted(name)) for name in task.names)).toDF(*map(str, range(len(task.names))))
     return given.mapInArrow(worker, numbered).toDF(*(name for name, _ in out)).drop(f"{OURS}there")
@@ -172,6 +175,7 @@ def task_of(
     shown: str,
     symbols: str,
     options: Options,
+    refuse_ties: bool = False,
 ) -> Task:
     """What a worker is told, in the names that the rows have."""
     ours = {name for name in rows.columns if name.startswith(OURS)}
@@ -198,6 +202,7 @@ def task_of(
         chunk_rows=options.chunk_rows,
         steps_per_row=options.steps_per_row,
         jit=os.environ.get("SASE_JIT") != "0",
+        refuse_ties=refuse_ties,
     )
 
 

@@ -10,6 +10,7 @@ import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.operator.construction import construction
 from sase.runtime.operator.matcher import Task
-from sase.runtime.pattern import Combination, Pattern, match_column, variable_column
+from sase.runtime.pattern import Combination, Furthest, Pattern, Totals, match_column, variable_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,10 +56,15 @@ def check_limit(events: int | None) -> None:
 
 
 def check_pattern(
-    pattern: Pattern | Combination, emit: Mapping[str, Sequence[str]], groups: Groups, candidates: str | None
+    pattern: Pattern | Combination,
+    emit: Mapping[str, Sequence[str]],
+    groups: Groups = MappingProxyType({}),
+    candidates: str | None = None,
 ) -> None:
     """ValueError where it is not one that the kernel can run, or has no such variables."""
     construction(pattern)
+    if isinstance(pattern, Totals):
+        return
     bound = pattern.positive + (pattern.collected if isinstance(pattern, Combination) else ())
     if unknown := set(emit) - set(bound):
         raise ValueError(f"emit names {sorted(unknown)}, which are no positive components")
@@ -78,7 +84,7 @@ def scan_and_construct(
     time: str,
     order: str | None,
     states: str,
-    emit: Mapping[str, Sequence[str]],
+    emit: Mapping[str, Sequence[str]] = MappingProxyType({}),
     started: str | None = None,
     detected: str | None = None,
     groups: Groups | None = None,
@@ -200,9 +206,15 @@ def match_schema(
 
     A variable that a match may leave unbound is one column, a struct or NULL; one that is collected, an array of them.
     """
-    from pyspark.sql.types import ArrayType, StructField, StructType
+    from pyspark.sql.types import ArrayType, DoubleType, LongType, StructField, StructType
 
     fields: list[StructField] = []
+    if isinstance(pattern, Totals):
+        fields = [StructField(name, schema[name].dataType) for name in pattern.shown]
+        for total in pattern.totals:
+            like = schema[str(total.column)].dataType if total.kind in ("min", "max") else None
+            fields.append(StructField(total.name, like or (DoubleType() if total.real else LongType())))
+        return StructType(fields)
     for variable, columns in emit.items():
         struct = _struct(schema, columns)
         match shape(variable, pattern):
@@ -251,6 +263,9 @@ def structs(
     """
     from sase.runtime.events import quoted
 
+    if isinstance(pattern, Totals):
+        return [quoted(name) for name in (*pattern.shown, *(total.name for total in pattern.totals))]
+
     def value(variable: str, columns: Sequence[str]) -> str:
         if shape(variable, pattern) != "struct":
             return quoted(variable_column(variable))
@@ -263,8 +278,10 @@ def structs(
 
 def shape(variable: str, pattern: Pattern | Combination | None) -> Literal["struct", "optional", "array"]:
     """What a match has of a variable: an event, an event or NULL, or an array of events."""
-    if not isinstance(pattern, Combination):
-        return "struct"
-    if variable in pattern.collected:
-        return "array"
-    return "optional" if variable in pattern.optional else "struct"
+    match pattern:
+        case Combination() if variable in pattern.collected:
+            return "array"
+        case Combination() | Furthest() if variable in pattern.optional:
+            return "optional"
+        case _:
+            return "struct"

@@ -5,6 +5,7 @@ print(query.job)          # the generated source
 print(query.explain())    # logical and physical plan
 query.run(events)         # DataFrame → DataFrame of matches
 
+sase.funnel(clicks, ["VIEW", "CART", "BUY"], by="user", within="1 day")   # how far each user gets
 sase.sql("SELECT * FROM ticker MATCH_RECOGNIZE (…)", dialect="trino")   # a DataFrame, lazily
 """
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from sase.compiler.core.errors import OptionError as OptionError
     from sase.compiler.core.errors import SaseError as SaseError
     from sase.compiler.plan.statistics import Statistics as Statistics
+    from sase.conversion import Funnel as Funnel
+    from sase.conversion import funnel as funnel
     from sase.pictures.nfa import nfa as nfa
     from sase.pictures.plan import plan as plan
     from sase.pictures.stacks import stacks as stacks
@@ -36,6 +39,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Catalog",
     "CatalogError",
+    "Funnel",
     "OptionError",
     "Query",
     "SaseError",
@@ -44,6 +48,7 @@ __all__ = [
     "Statistics",
     "compile",
     "compile_sql",
+    "funnel",
     "nfa",
     "plan",
     "session",
@@ -58,6 +63,7 @@ __all__ = [
 _HOMES = {
     "Catalog": "sase.compiler.core.catalog",
     "CatalogError": "sase.compiler.core.errors",
+    "Funnel": "sase.conversion",
     "OptionError": "sase.compiler.core.errors",
     "Query": "sase.api",
     "SaseError": "sase.compiler.core.errors",
@@ -66,6 +72,7 @@ _HOMES = {
     "Statistics": "sase.compiler.plan.statistics",
     "compile": "sase.api",
     "compile_sql": "sase.statement",
+    "funnel": "sase.conversion",
     "nfa": "sase.pictures.nfa",
     "plan": "sase.pictures.plan",
     "session": "sase.runtime.session",

@@ -249,10 +249,26 @@ def is_sql(text: str, filename: str) -> bool:
 def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query:
     """The query. Where nothing is read of the events but their schema, a catalog has all that they could tell."""
     _prepare_html(arguments)
-    from sase.api import compile, with_schema
+    from sase.api import compile
     from sase.compiler.plan.rules import NAMES
 
     parsed = _parsed(arguments)
+    catalog = catalog_for(arguments, parsed, reads_events=reads_events)
+    return compile(
+        parsed,
+        catalog,
+        statistics=arguments.statistics,
+        disable=NAMES if arguments.basic else arguments.disable,
+        **_strategy(arguments),
+        standalone=getattr(arguments, "standalone", False),
+        stream=getattr(arguments, "stream", False),
+    )
+
+
+def catalog_for(arguments: argparse.Namespace, parsed: Parsed, *, reads_events: bool = True) -> Catalog:
+    """The catalog, with the schema of the events where it has no types."""
+    from sase.api import with_schema
+
     refuse_unknown(arguments, parsed.parameters)
     catalog = catalog_of(arguments)
     if catalog.types is None:
@@ -267,27 +283,24 @@ def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Que
 
         written = bool(catalog.time_unit or catalog.time_format)
         columns = read_columns(arguments, parsed.types, catalog.time, catalog.type, written)
-        catalog = with_schema(catalog, parsed, columns)
-    elif arguments.events and not reads_events:
+        return with_schema(catalog, parsed, columns)
+    if arguments.events and not reads_events:
         raise OptionError("--events: the catalog has the schema, and nothing else is read here: leave one of them out")
-    return compile(
-        parsed,
-        catalog,
-        statistics=arguments.statistics,
-        disable=NAMES if arguments.basic else arguments.disable,
-        **_strategy(arguments),
-        standalone=getattr(arguments, "standalone", False),
-        stream=getattr(arguments, "stream", False),
-    )
+    return catalog
+
+
+def check_html(html: str) -> None:
+    """Rather now than after the run."""
+    from sase.pictures.picture import require
+
+    require()
+    if not Path(html).absolute().parent.is_dir():
+        raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
 
 
 def _prepare_html(arguments: argparse.Namespace) -> None:
     if html := getattr(arguments, "html", None):
-        from sase.pictures.picture import require
-
-        require()  # rather now than after the run
-        if not Path(html).absolute().parent.is_dir():
-            raise OptionError(f"--html {html}: there is no folder {Path(html).parent}")
+        check_html(html)
 
 
 def _parsed(arguments: argparse.Namespace) -> Parsed:

@@ -1,4 +1,4 @@
-"""The command line: `sase run`, `compile`, `explain`, `check`, `test`, `init` and `statistics`."""
+"""The command line: `sase run`, `compile`, `explain`, `check`, `test`, `funnel`, `init` and `statistics`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ examples:
   sase run shoplifting.sase --stream --events incoming/ --out matches/ --checkpoint ckpt/ --max-delay "10 minutes"
   sase explain shoplifting.sase --catalog retail.toml
   sase run v_shapes.sql --dialect trino --table ticker=ticks.parquet
+  sase funnel VIEW "CART WHERE amount > 10" BUY --by user --within "1 day" --events clicks.parquet
   sase init events/ -o retail.toml
   sase check queries/*.sase --catalog retail.toml
   sase test queries/*.sase --catalog retail.toml
@@ -92,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
         ("explain", "show the logical and the physical plan", commands.explain, _explain_arguments),
         ("check", "report errors only; exit code 1 if there are any", commands.check, _check_arguments),
         ("test", "test queries with the events and matches written beside them", commands.test, _test_arguments),
+        (
+            "funnel",
+            "show how far each key gets along a few steps, and how long that takes",
+            commands.funnel,
+            _funnel_arguments,
+        ),
         (
             "init",
             "draw up a catalog from the events: their types, and the columns of each",
@@ -182,6 +189,35 @@ def _test_arguments(command: argparse.ArgumentParser) -> None:
     add_language_argument(command)
     command.add_argument("--verbose", action="store_true", help="show Spark's own log")
     add_catalog_arguments(command)
+
+
+def _funnel_arguments(command: argparse.ArgumentParser) -> None:
+    from sase.runtime.arguments import add_format_arguments, add_output_format_arguments
+
+    command.add_argument(
+        "steps",
+        metavar="STEP",
+        nargs="+",
+        help="an event type, or one with a name and a condition, 'CART big WHERE amount > 9'; '!REFUND' may not happen "
+        "between two steps",
+    )
+    command.add_argument("--by", metavar="COLUMN,…", required=True, help="the key: whose steps these are, such as user")
+    command.add_argument("--within", metavar="LENGTH", help="the last step is less than this after the first: '1 day'")
+    command.add_argument("--breakdown", metavar="COLUMN", help="a funnel for each value that the first event has there")
+    command.add_argument(
+        "--events",
+        metavar="[TYPE=]EVENTS",
+        action="append",
+        default=[],
+        required=True,
+        help="Parquet, JSON lines, CSV or Delta, a directory of them, or a table; may be repeated",
+    )
+    command.add_argument("--out", metavar="PATH", help="write how far each key got, and when it took each step")
+    add_output_format_arguments(command)
+    add_html_argument(command, "write a page with the funnel as a picture")
+    add_format_arguments(command)
+    add_catalog_arguments(command)
+    command.add_argument("--verbose", action="store_true", help="show Spark's own log, and the trace of an error")
 
 
 def _init_arguments(command: argparse.ArgumentParser) -> None:

@@ -158,6 +158,36 @@ def _report_sql(arguments: argparse.Namespace, statement: Statement, matches: bo
     print(f"wrote {arguments.html}", file=sys.stderr)
 
 
+def funnel(arguments: argparse.Namespace) -> int:
+    from sase.arguments import catalog_for, check_html
+    from sase.conversion import Funnel, asked_for, compiled
+
+    if arguments.html:
+        check_html(arguments.html)
+    by = [name.strip() for name in arguments.by.split(",") if name.strip()]
+    asked = asked_for(arguments.steps, by, arguments.within, arguments.breakdown)
+    query = compiled(asked, catalog_for(arguments, asked.parsed))
+    starting()
+    from sase.runtime.io.files import Files
+    from sase.runtime.io.inputs import open_events
+    from sase.runtime.io.output import format_to_write, publish, there_already
+
+    found = Funnel(asked, query, open_events(arguments, query.module.SOURCE), arguments.breakdown)
+    if arguments.out:
+        if not arguments.overwrite and Files(found.levels.sparkSession).exists(arguments.out):
+            raise there_already(arguments.out, "--out")
+        found.levels.persist()  # for the table and for the file
+    sys.stdout.write(found.picture.text)
+    if arguments.out:
+        with query.explained():
+            count = publish(found.levels, arguments.out, format_to_write(arguments), arguments.overwrite)
+        print(f"wrote {count:,} {'key' if count == 1 else 'keys'} to {arguments.out}", file=sys.stderr)
+    if arguments.html:
+        found.save(arguments.html)
+        print(f"wrote {arguments.html}", file=sys.stderr)
+    return 0
+
+
 def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:
     """Writes --html: without stages, of the matches."""
     from sase.pictures.picture import write

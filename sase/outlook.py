@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sase.compiler.plan.cost import cost
+from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.statistics import DEFAULT_WINDOWS
 from sase.runtime.io.report import duration
 
@@ -30,6 +31,8 @@ def warning(query: Query, tables: Callable[[], Frames]) -> str | None:
     """Of hours, by the cost model. Without statistics, the sizes of the tables tell how many events there are, and the
     stated default how many windows they are spread over, which is then said."""
     choices, bound = query.compiled.choices, query.compiled.query
+    if bound.furthest or (bound.grouped and why_enumerated(choices.chosen.plan) is None):
+        return None  # no more than one sequence per key is built, whatever the number of matches
     statistics: Statistics | None = choices.statistics
     if not choices.measured:
         if choices.chosen.cost.seconds < WORTH_A_LOOK:

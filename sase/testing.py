@@ -358,7 +358,10 @@ def _matches_of(case: Case, number: int, catalog: Catalog, spark: SparkSession) 
     from sase.runtime.events import quoted
 
     catalog, rows = _rows(case, catalog)
-    asked = variants.numbered(case.query.bind(catalog), _ROW)
+    bound = case.query.bind(catalog)
+    if bound.grouped is not None and bound.loops:
+        raise OptionError(f"matches with {next(iter(bound.loops))} are counted and not built: there are none to test")
+    asked = variants.numbered(replace(bound, grouped=None), _ROW)
     table = _table(catalog, rows, asked.time_kind, spark)
     if asked.is_sequence and not case.timed:
         columns = {f"row{at}": variants.column(asked, each.name, _ROW) for at, each in enumerate(asked.positive)}
@@ -367,7 +370,8 @@ def _matches_of(case: Case, number: int, catalog: Catalog, spark: SparkSession) 
     else:
         names = asked.result_variables
         matches = variants.found(replace(asked, returns=None, composite=None), table)
-        several = [name in asked.arrays or name in asked.collected for name in names]
+        loops = [name for name, loop in asked.loops.items() if not loop.single]
+        several = [name in asked.arrays or name in asked.collected or name in loops for name in names]
         numbers = [F.col(f"{quoted(name)}.{_ROW}") for name in names]
         seen = [
             each if many else F.when(each.isNotNull(), F.array(each))

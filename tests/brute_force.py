@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
+from sase.compiler.core.aggregates import CountAll
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.durations import parse as parse_duration
 from sase.compiler.core.errors import Span
@@ -48,6 +49,8 @@ def evaluate(
     stream = taking_part(events, catalog)
     pattern = Pattern(query, catalog, ansi, longest=len(stream))
     found = matches(pattern, stream) if pattern.strategy == ANY_MATCH else matches_of_runs(pattern, query, stream)
+    if query.returns is not None and query.returns.aggregates:
+        return grouped(pattern, query.returns, found)
     return [result(pattern, query, match) for match in found]
 
 
@@ -177,19 +180,18 @@ def matches_of_runs(pattern: Pattern, query: Query, stream: list[Event]) -> list
 
 
 def partitions(pattern: Pattern, query: Query, stream: list[Event]) -> list[list[Event]]:
-    """The events that agree on `[k]`, if all components declare it; of strict contiguity, all events. In order."""
+    """The events that agree on `[k]`, if all components declare it, or on what equalities say of all of them; of strict
+    contiguity, all events. In order.
+
+    An event without a value is in no partition. A lone event need not agree with anything."""
     tied = [c for c in pattern.components if c.name in pattern.positive or pattern.strategy == NEXT_MATCH]
-    keys = [
-        part.attribute.name.lower()
-        for part in pattern.parts
-        if isinstance(part, Equivalence)
-        and pattern.strategy != STRICT
-        and all(
-            part.attribute.name.lower() in map(str.lower, declared(kind, pattern.catalog))
-            for component in tied
-            for kind in component.types
-        )
-    ]
+    everywhere = {
+        name.lower()
+        for name in declared(tied[0].types[0], pattern.catalog)
+        if all(name in declared(kind, pattern.catalog) for component in tied for kind in component.types)
+    }
+    several = len(tied) > 1 or pattern.repeated
+    keys = sorted(name for name in everywhere if several and pattern.strategy != STRICT and ties(pattern, tied, name))
     groups: dict[tuple[Any, ...], list[Event]] = {}
     for event in sorted(stream, key=place):
         key = tuple(event.attributes.get(name) for name in keys)
@@ -198,6 +200,26 @@ def partitions(pattern: Pattern, query: Query, stream: list[Event]) -> list[list
     for events in groups.values():
         assert all(before(one, other) for one, other in pairwise(events)), "nothing says which of them is next"
     return list(groups.values())
+
+
+def ties(pattern: Pattern, tied: list[Component], attribute: str) -> bool:
+    """Does `[k]` say that all of these agree on it, or do equalities that are known with each event: of single ones,
+    and of a loop with a single one before it?"""
+    if any(isinstance(part, Equivalence) and part.this.name.lower() == attribute for part in pattern.parts):
+        return True
+    names = [component.name for component in pattern.components]
+    sure = {step.name for step in pattern.steps if (step.least, step.most) == (1, 1)}
+    sure |= {name for name in names if name not in pattern.positive}
+    groups = [{component.name} for component in tied]
+    for part in pattern.parts:
+        match part:
+            case exp.EQ(this=exp.Column() as left, expression=exp.Column() as right):
+                one, other = sorted((pattern.owner(left), pattern.owner(right)), key=names.index)
+                same = left.name.lower() == right.name.lower() == attribute
+                if same and one in sure and (other in sure or other in pattern.positive):
+                    joined = set().union(*(group for group in groups if group & {one, other}))
+                    groups = [group for group in groups if not group & {one, other}] + [joined]
+    return len(groups) == 1 < len(tied)
 
 
 Taken = list[tuple[int, "Event"]]
@@ -1032,6 +1054,40 @@ def result(pattern: Pattern, query: Query, match: Match) -> dict[str, Any]:
         )
         row[name] = None if unbound else pattern.value(item.expression, Bound(single, events))
     return row
+
+
+def grouped(pattern: Pattern, returns: syntax.Return, found: list[Match]) -> list[dict[str, Any]]:
+    """A row for each group that has a match; without GROUP BY one row, whatever there is."""
+    by = returns.group_by or ()
+    groups: dict[tuple[Any, ...], list[Match]] = {} if by else {(): []}
+    for match in found:
+        single = {name: event for name, event in match.bound.items() if variable(name) == name}
+        key = tuple(pattern.value(value, Bound(single, {})) for value in by)
+        groups.setdefault(key, []).append(match)
+    return [
+        {
+            item.alias.text if item.alias else item.expression.name: aggregate(pattern, item.expression, matches)
+            for item in returns.items
+        }
+        for matches in groups.values()
+    ]
+
+
+def aggregate(pattern: Pattern, node: exp.Expr, matches: list[Match]) -> Any:
+    """Of all events that a variable has in all matches of a group; what is no aggregate is the same in all of them."""
+    match node:
+        case CountAll():
+            return len(matches)
+        case exp.Cast():
+            return cast(aggregate(pattern, node.this, matches), node.to.sql("spark").lower())
+        case exp.Anonymous(expressions=[exp.Column() as column]):
+            name = column.table or column.name
+            events = [event for match in matches for at, event in match.bound.items() if variable(at) == name]
+            if not column.table:
+                return len(events)
+            return FOLDS[node.this.lower()]([event.attributes.get(column.name.lower()) for event in events])
+        case _:
+            return pattern.value(node, Bound(dict(matches[0].bound), {}))
 
 
 def column(pattern: Pattern, component: Component, events: list[Event] | None) -> Any:

@@ -201,7 +201,7 @@ def _leaf(draw: st.DrawFn, schema: Catalog, leaves: list[Leaf], kind: str, negat
     variable = f"x{len(leaves)}"
     name = types[0] if len(types) == 1 else f"ANY({', '.join(types)})"
     if kind == "repeated":
-        name += draw(st.sampled_from(["{2}", "{1,2}", "{1,3}"]))
+        name += draw(st.sampled_from(["{2}", "{1,2}", "{1,3}"] + ([] if negated else ["{0,1}"])))
     text = f"{name} {variable}"
     component = Component(text, types, negated, _columns(schema, f"{variable}.", types))
     leaves.append(Leaf(component, variable, kind != "leaf"))
@@ -225,6 +225,9 @@ def _nested_part(draw: st.DrawFn, leaves: list[Leaf]) -> str:
                     forms.append(fold.map(lambda name, text=column.text: f"{name}({text}) >= 1"))
                     inside = f"{leaf.variable}[1].{column.name} >= 1 OR {leaf.variable}[0].{column.name} > 0"
                     forms.append(st.just(f"({inside})"))
+                    if "{" in leaf.component.text:
+                        pair = f"{leaf.variable}[i].{column.name} >= {leaf.variable}[i-1].{column.name}"
+                        forms.append(st.just(f"({pair} OR {leaf.variable}[-1].{column.name} > 0)"))
     return draw(st.one_of(forms))
 
 

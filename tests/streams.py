@@ -82,10 +82,9 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
 
 def _places(task: StreamTask, rows: pa.Table) -> list[pa.Table]:
     """The rows as each bucket gets them; `_here` tells which it does get."""
-    own = group_codes([rows.column(name) for name in task.by], rows.num_rows) % BUCKETS
+    own = group_codes([rows.column(name) for name in task.by], rows.num_rows) % (BUCKETS if task.spreads else 1)
     states = rows.column(task.states).to_numpy()
-    known = len(task.pattern.variables)
-    everywhere = sum(1 << (known + at) for at, component in enumerate(task.outside) if not component.keyed)
+    everywhere = task.everywhere
     places = []
     for place in range(BUCKETS):
         here = own == place

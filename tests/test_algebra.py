@@ -85,6 +85,11 @@ TRAPS = [
     "EVENT SEQ(A{1,3} a, B b) WHERE [id] AND a.n <= b.n WITHIN 6",
     "EVENT SEQ(A{1,2} a, B b) WHERE a[1].n < b.n AND sum(a.n) > 1 AND last(a.n) >= first(a.n) WITHIN 6",
     "EVENT AND(A{2} a, NOT B{2} b) WHERE b.n > a.n OR b.id = a.id WITHIN 4",
+    # What may be left out, and what looks at the events before it in a loop.
+    "EVENT SEQ(A a, B? b, D d) WHERE b.n > a.n OR d.n > 2 WITHIN 6",
+    "EVENT SEQ(A a, B{0,2} b, D d) WHERE [id] AND (count(b) > 1 OR sum(b.n) < d.n OR a.n < 2) WITHIN 6",
+    "EVENT SEQ(A a, B{1,3} b) WHERE b[i].n >= b[i-1].n AND (b[i].n > avg(b[..i-1].n) OR b.n = 2) WITHIN 9",
+    "EVENT SEQ(A{1,2} a, B b) WHERE a[-1].n < b.n AND NOT a[1].n = 2 WITHIN 6",
     # Selection and consumption.
     "EVENT SEQ(last A a, first B b, ANY(B, C, D) c) WITHIN 6",
     "EVENT SEQ(first A a, AND(B b, C c), last D d, B z) WITHIN 8",

@@ -35,12 +35,20 @@ CATALOGS = {
     ),
     "patterns": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
     "loops": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
+    "aggregates": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
     "vdms_pq": Catalog(
         types={
             "START": {"ts": "timestamp", "car_id": "bigint", "start_time": "int"},
             "STATUS": {"ts": "timestamp", "car_id": "bigint", "speed": "double"},
         },
         parameters={"SOME_ERR": 7},
+    ),
+    "uncertain": Catalog(
+        types={
+            **{name: {"ts": "bigint", "prob": "double"} for name in "ABC"},
+            "D": {"ts": "bigint"},
+            "E": {"ts": "bigint", "prob": "string"},
+        }
     ),
     "telegraphcq": Catalog(
         types={

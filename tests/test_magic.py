@@ -378,6 +378,8 @@ HEAD = "%%sase x --events readings\n"
         (HEAD + "EVENT SEQ(first SHELF-READING x, A|", ["ALL(", "AND(", "ANY("]),
         (HEAD + "EVENT SEQ(last SHELF-READING one, NOT EXIT-READING{2,3} two) WHERE tw|", ["two."]),
         (HEAD + "EVENT SHELF-READING x WITHIN 1 hour CONS|", ["CONSUME EXCLUSIVE"]),
+        (HEAD + "EVENT SHELF-READING x WITHIN 1 hour SKIP|", ["SKIP TILL ANY MATCH", "SKIP TILL NEXT MATCH"]),
+        (HEAD + "EVENT SEQ(SHELF-READING+ x) WHERE x.sh|", ["shelf_id"]),
         (HEAD + "EV|", ["EVENT"]),
     ],
 )

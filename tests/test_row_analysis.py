@@ -1,4 +1,4 @@
-"""Why rows are part of no match, and clauses in pictures, without Spark. The notebook sql.ipynb shows both in Spark."""
+"""Why rows are part of no match, and clauses in pictures, without Spark; test_sql has both in Spark."""
 
 from __future__ import annotations
 

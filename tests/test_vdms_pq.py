@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from random_queries import Case
+from test_stream_core import SCHEDULES, answers
 from vdms_judge import judge
 from worked_examples import Example, Match, examples
 
@@ -21,7 +23,7 @@ from sase.compiler.languages.sase.binder import bind
 from sase.compiler.languages.vdms_pq.parser import parse
 from sase.pictures import variants
 
-EXAMPLES = [example for example in examples("vdms-pq") if "avg(" not in example.query]
+EXAMPLES = examples("vdms-pq")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
@@ -119,6 +121,30 @@ def test_examples_and_conditions_in_spark(spark: SparkSession) -> None:
         expected = judge(query, VARIOUS, given)
         assert expected, "a case that finds nothing tests nothing"
         assert matches == Counter((tuple(event.label for event in each.values()), None) for each in expected), query
+
+
+@pytest.mark.spark
+def test_examples_on_a_stream(spark: SparkSession) -> None:
+    """With a window, where there is none, that reaches over all of them."""
+    chosen = [each for each in EXAMPLES if "missing" not in each.settings]
+    frames = []
+    for number, example in enumerate(chosen):
+        query = example.query if "WITHIN" in example.query else f"{example.query} WITHIN 1000"
+        types = {name: {**kinds, "n": "bigint", ROW: "bigint"} for name, kinds in (example.catalog.types or {}).items()}
+        columns = dict.fromkeys(name for kinds in types.values() for name in kinds)
+        rows = [{**dict.fromkeys(columns), **row, ROW: at} for at, row in enumerate(example.given.values())]
+        case = Case(query, replace(example.catalog, types=types), rows)
+        names = [each.name for each in read(query, "q").bind(case.catalog).positive]
+        for answer in answers(spark, case, "a stream", number).values():
+            events = F.array(*(F.col(f"{name}.{ROW}") for name in names))
+            frames.append(answer.select(F.lit(number).alias("case"), events.alias("events")))
+    found: list[Counter[Match]] = [Counter() for _ in chosen]
+    for number, events in reduce(DataFrame.union, frames).collect():
+        labels = list(chosen[number].given)
+        found[number][tuple(labels[event] for event in events), None] += 1
+    for example, matches in zip(chosen, found, strict=True):
+        expected = {match: count * SCHEDULES for match, count in example.matches.items()}
+        assert matches == expected, example.name
 
 
 def test_without_missing_and_true_differ_only_under_or_and_not() -> None:

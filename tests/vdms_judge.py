@@ -18,6 +18,7 @@ from sqlglot import exp
 from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.names import Parameter
+from sase.compiler.core.results import Results
 from sase.compiler.languages.sase.syntax import Component, Not, Query, Seq
 from sase.compiler.languages.vdms_pq.parser import parse
 
@@ -74,10 +75,25 @@ class _Judge:
         self.positive = [each for each in self.components if each not in self.negated]
         within = query.within
         self.within = None if within is None else int(within.parts[0][0])  # type: ignore[union-attr]
-        self.parts = list(_conjuncts(query.where)) if query.where is not None else []
+        parts = list(_conjuncts(query.where)) if query.where is not None else []
+        self.ordered = [part for part in parts if part.find(Results)]
+        self.parts = [part for part in parts if part not in self.ordered]
+        self.results: list[Bound] = []
 
     def matches(self) -> list[Bound]:
-        return [found for found in self.sequences() if self.holds(found)]
+        """Moment by moment: what is in results counts from the next one on."""
+        candidates = [found for found in self.sequences() if self.holds(found)]
+        results: list[Bound] = []
+        for moment in sorted({self.last(found).place for found in candidates}):
+            now = [found for found in candidates if self.last(found).place == moment]
+            self.results = list(results)
+            results += [
+                found for found in now if all(self.truth(part, found) in (True, LEFT_OUT) for part in self.ordered)
+            ]
+        return results
+
+    def last(self, bound: Bound) -> Event:
+        return max((bound[_variable(each)] for each in self.positive), key=lambda event: event.place)
 
     def sequences(self) -> Iterable[Bound]:
         for events in product(*(self.of_types(component) for component in self.positive)):
@@ -146,19 +162,30 @@ class _Judge:
                 return bound[node.table].values[node.name]
             case Arrivals():
                 return self.aggregate(str(node.args["kind"]), node.this, self.arrived(node.this, bound))
+            case Results():
+                return self.aggregate(str(node.args["kind"]), node.this, self.in_results(node.this, bound))
+            case exp.Anonymous() if node.name.lower() == "coalesce":
+                values = (self.value(each, bound) for each in node.expressions)
+                return next((value for value in values if value is not None), None)
             case _:
                 left, right = (self.value(each, bound) for each in (node.this, node.expression))
                 return None if left is None or right is None else ARITHMETIC[type(node)](left, right)
 
     def arrived(self, column: exp.Column, bound: Bound) -> list[Event]:
         """All that has arrived up to the last positive event, whatever else is true of it."""
-        last = max((bound[_variable(each)] for each in self.positive), key=lambda event: event.place)
+        last = self.last(bound)
         (component,) = (each for each in self.components if _variable(each) == column.table)
         return [
             event
             for event in self.of_types(component)
             if event.place <= last.place and (self.within is None or last.time - event.time < self.within)
         ]
+
+    def in_results(self, column: exp.Column, bound: Bound) -> list[Event]:
+        """The distinct events of earlier results, inside the window."""
+        last = self.last(bound)
+        events = {id(found[column.table]): found[column.table] for found in self.results}
+        return [event for event in events.values() if self.within is None or last.time - event.time < self.within]
 
     def aggregate(self, kind: str, column: exp.Column, events: list[Event]) -> Any:
         values = [event.values[column.name] for event in events if event.values.get(column.name) is not None]
@@ -171,7 +198,7 @@ class _Judge:
 
 def _columns(node: exp.Expr) -> list[exp.Column]:
     """Of the events at hand: what an aggregate is over is no matter of one event."""
-    inside = {id(column) for each in node.find_all(Arrivals) for column in each.find_all(exp.Column)}
+    inside = {id(column) for each in node.find_all(Arrivals, Results) for column in each.find_all(exp.Column)}
     return [column for column in node.find_all(exp.Column) if id(column) not in inside]
 
 

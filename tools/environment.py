@@ -157,7 +157,7 @@ def uv_settings() -> dict[str, str]:
 
 def warm_kernel() -> None:
     """Spare the first test or demo the compilation; what is wrong with a broken kernel is for the tests to report."""
-    kernels = "combinations, fold, rows, sequences, sort"
+    kernels = "arrivals, combinations, fold, furthest, products, rows, sequences, sort"
     warm = f"from sase.runtime.kernels import {kernels}; [each._compiled() for each in ({kernels})]"
     answer = subprocess.run([PYTHON, "-c", warm], cwd=ROOT, capture_output=True, text=True)
     if answer.returncode:

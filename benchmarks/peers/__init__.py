@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verbatim:
-    """A query outside of the paper's template: for sase alone."""
+    """A query outside of the paper's template: for sase, and for peers to which it is spelled out.
+
+    `sql` is the same for Spark, on a view `events`. `types` and `columns` are what any evaluation has to read, and
+    `key` what it shuffles by.
+    """
 
     text: str
+    sql: str = ""
+    types: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,13 @@ class Task:
         if not isinstance(self.query, Shape):
             raise Unavailable("this peer takes queries of the paper's template only")
         return self.query
+
+    @property
+    def reads(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """The relevant types, the columns that any evaluation must look at, and the key; empty if there is none."""
+        if isinstance(self.query, Shape):
+            return self.query.types, self.query.columns, self.query.equivalence
+        return self.query.types, self.query.columns, self.query.key
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,7 @@ def peers() -> dict[str, Peer]:
         "unsorted": Peer(floor.prepare_unsorted, rows="events"),
         "spark_join_naive": Peer(spark_join.prepare_naive),
         "spark_join_bucketed": Peer(spark_join.prepare_bucketed),
+        "spark_sql": Peer(spark_join.prepare_verbatim),
         "duckdb": Peer(duckdb_join.prepare_naive),
         "duckdb_bucketed": Peer(duckdb_join.prepare_bucketed),
         "flink": Peer(flink.prepare),

@@ -44,14 +44,15 @@ def prepare_unsorted(bench: Bench, task: Task) -> Run:
 
 
 def _sorted_events(bench: Bench, task: Task) -> DataFrame:
-    return _shuffled_events(bench, task).sortWithinPartitions(*task.shape.equivalence, "ts")
+    _, _, key = task.reads
+    return _shuffled_events(bench, task).sortWithinPartitions(*key, "ts")
 
 
 def _shuffled_events(bench: Bench, task: Task) -> DataFrame:
-    shape, events = task.shape, bench.events(task.source)
-    if not shape.equivalence:
+    types, columns, key = task.reads
+    if not key:
         raise Unavailable("the floor is shuffled by a key, and this query has none")
-    return events.where(F.col("type").isin(*shape.types)).select(*shape.columns).repartition(*shape.equivalence)
+    return bench.events(task.source).where(F.col("type").isin(*types)).select(*columns).repartition(*key)
 
 
 def _identity(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from benchmarks.peers import Run, Task, sql
+from benchmarks.peers import Run, Task, Unavailable, Verbatim, sql
 from benchmarks.peers.spark import into_noop
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ def prepare_naive(bench: Bench, task: Task) -> Run:
 
 def prepare_bucketed(bench: Bench, task: Task) -> Run:
     return _prepare(bench, task, sql.bucketed(task.shape, sql.SPARK))
+
+
+def prepare_verbatim(bench: Bench, task: Task) -> Run:
+    if not isinstance(task.query, Verbatim) or not task.query.sql:
+        raise Unavailable("this query is not spelled out in SQL")
+    return _prepare(bench, task, task.query.sql)
 
 
 def _prepare(bench: Bench, task: Task, query: str) -> Run:

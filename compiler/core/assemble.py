@@ -13,7 +13,8 @@ from types import MappingProxyType
 from sqlglot import exp
 
 from sase.compiler.core import pattern, runs, scalars
-from sase.compiler.core.arrivals import Lowering
+from sase.compiler.core.aggregates import Aggregate
+from sase.compiler.core.arrivals import Arrivals, Lowering, last_of, of_branch
 from sase.compiler.core.bound import (
     AfterMatch,
     Apart,
@@ -21,6 +22,7 @@ from sase.compiler.core.bound import (
     Branch,
     EventStrategy,
     Group,
+    Grouping,
     Loop,
     Mode,
     Output,
@@ -34,7 +36,9 @@ from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
 from sase.compiler.core.pattern import Shapes
+from sase.compiler.core.results import Ordering, Results
 from sase.compiler.core.spans import span_of
+from sase.compiler.core.weights import Weighing, is_asked
 
 MOST_COMPONENTS = 60
 """State bits are the bits of one 64-bit integer."""
@@ -64,6 +68,7 @@ def assemble(
     loops: Mapping[str, Loop] = MappingProxyType({}),
     strategy: tuple[EventStrategy, Span] | None = None,
     after: tuple[AfterMatch, Span] | None = None,
+    grouped: Grouping | None = None,
     apart: tuple[Apart, ...] = (),
 ) -> BoundQuery:
     """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
@@ -80,17 +85,36 @@ def assemble(
     if timed_out is not None:
         found += _wrong_time_out(shapes, timed_out, bool(selection or exclusive), bool(arrays))
         shapes = pattern.timed_out(shapes[0], timed_out)
-    chained = len(shapes) == 1 and pattern.is_chain(shapes[0]) and timed_out is None
-    arriving = Lowering(variables, shapes[0].variables[-1] if chained and shapes[0].variables else None)
+    where, returns = list(where), None if returns is None else list(returns)
+    expressions = [*where, *(output.value for output in returns or ())]
+    if loops or strategy:
+        found += _wrong_in_runs(expressions)
+    if is_asked(expressions):
+        weighing = Weighing(variables, shapes, catalog.time)
+        shapes = weighing.shapes
+        where = [weighing.condition(part) for part in where]
+        returns = None if returns is None else [weighing.output(output) for output in returns]
+        found += weighing.found
+    ordering = Ordering(variables)
+    where = ordering.apart(where)
+    returns = None if returns is None else [ordering.output(output) for output in returns]
+    last = dict.fromkeys(name for shape in shapes for name in last_of(shape))
+    order = [catalog.order] if catalog.order else []
+    arriving = Lowering(variables, [] if timed_out else [*last], [catalog.time, *order])
     where = [arriving.condition(part) for part in where]
+    ordering.parts = [arriving.condition(part) for part in ordering.parts]
     returns = None if returns is None else [arriving.output(output) for output in returns]
     variables = arriving.known()
     found += arriving.found
     bare = [pattern.finished(shape, window) for shape in shapes]
     bare = [replace(branch, apart=_tightest((*branch.apart, *apart))) for branch in bare]
-    conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None)
+    runs_on = loops if strategy and strategy[0] != "skip till any match" else {}
+    conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None, loops=runs_on)
     branches = conditions.of(list(where), bare)
     found += conditions.found
+    decided = ordering.decided(branches, missing, catalog.type)
+    chooses = bool(selection) or exclusive is not None
+    found += [*ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)] or ordering.found
     positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,
@@ -113,13 +137,19 @@ def assemble(
         consume="exclusive" if exclusive else "shared",
         arrays={name: elements for name, elements in arrays.items() if positive.intersection(elements)},
         arrivals=tuple(arriving.arrivals.values()),
+        reported=tuple(ordering.reported.values()),
+        decided=decided,
         timed_out=timed_out is not None,
         empty=empty,
         loops=dict(loops),
         strategy=strategy[0] if strategy else "skip till any match",
         after=after[0] if after else "to next row",
+        grouped=grouped,
+        others=catalog.types or {} if strategy and strategy[0].endswith("contiguity") else {},
     )
     check_outputs(query, catalog.type if composite is not None else None, found)
+    if grouped is not None and not found:
+        found += wrong_grouping(query, grouped)
     if not found:
         found += runs.wrong(query, strategy, after, selection, exclusive)
     if not found:
@@ -161,6 +191,18 @@ def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) ->
         )
 
 
+def _wrong_in_runs(expressions: Iterable[exp.Expr]) -> Iterator[Diagnostic]:
+    for expression in expressions:
+        for node in expression.find_all(Arrivals, Results, exp.Anonymous):
+            if not isinstance(node, exp.Anonymous) or is_asked([node]):
+                yield Diagnostic(
+                    "this is known of matches of single events, and not of loops and runs",
+                    span_of(node),
+                    "leave out the strategy, and what is repeated without a bound",
+                )
+                return
+
+
 def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span]]) -> Iterator[Diagnostic]:
     """Selection goes by the event that completes a match, so there must be one, and by one of every match."""
     for name, (mode, span) in selection.items():
@@ -170,17 +212,12 @@ def _wrong_selection(query: BoundQuery, selection: Mapping[str, tuple[Mode, Span
                 span,
                 "it may not stand inside OR, NOT or ANY",
             )
-    if selection and not all(_has_last(branch) for branch in query.branches):
+    if selection and any(len(last_of(branch)) > 1 for branch in query.branches):
         yield Diagnostic(
             "first and last compare the matches that one event completes, and here several events may be the last",
             next(iter(selection.values()))[1],
             "let the pattern end with a single event: SEQ(first A a, B b)",
         )
-
-
-def _has_last(branch: Branch) -> bool:
-    earlier = {one for one, _ in branch.before}
-    return len([name for name in branch.variables if name not in earlier]) == 1
 
 
 # ---- WHERE --------------------------------------------------------------------------------------
@@ -189,11 +226,19 @@ def _has_last(branch: Branch) -> bool:
 class _Conditions:
     """P+ and P- of each branch. What one place in the text stands for, such as pairs of `[id]`, is reported once."""
 
-    def __init__(self, type_column: str, variables: Sequence[Variable], missing: Missing, mixes: bool) -> None:
+    def __init__(
+        self,
+        type_column: str,
+        variables: Sequence[Variable],
+        missing: Missing,
+        mixes: bool,
+        loops: Mapping[str, Loop],
+    ) -> None:
         self.type_column = type_column
         self.missing = missing
         self.order = [variable.name for variable in variables]
         self.mixes = mixes
+        self.loops = loops
         """A part of P- may have comparisons that do not speak of its group: the language did not call it negated."""
         self.found: list[Diagnostic] = []
         self.wrong: set[Span] = set()
@@ -226,9 +271,10 @@ class _Conditions:
             added = {column.table for column in scalars.single_columns(part)} - set(branch.variables)
             added &= {name for group, _ in groups for name in group.variables}
             if not added:
-                collected = {name for group, _ in groups if group.fold == "collect" for name in group.variables}
+                collected = {name for group, _ in groups if group.fold != "none" for name in group.variables}
                 remaining = left_out(part, {*branch.variables, *collected})
                 if remaining is not None:
+                    remaining = of_branch(remaining, branch)
                     plus.append(Predicate(self.missing(remaining, self.type_column), None, span))
                 continue
             self.report(span, self.wrong_part(part, added, groups))
@@ -238,10 +284,11 @@ class _Conditions:
                     continue
                 remaining = left_out(part, scope)
                 if remaining is not None:
+                    remaining = of_branch(remaining, branch)
                     self.report(span, self.mixed(remaining, group, part))
                     minus.append(Owned(Predicate(self.missing(remaining, self.type_column), mine[0], span), number))
         tests, plus_rest, minus_rest = equivalence_tests(
-            plus, minus, [group.variables for group, _ in groups], self.order
+            plus, minus, [group.variables for group, _ in groups], self.order, self.loops
         )
         numbers = iter(range(len(groups)))
         return replace(
@@ -264,7 +311,14 @@ class _Conditions:
                 span_of(part),
                 "each negated component stands for itself: a part may speak of one of them and of positive variables",
             )
-        if any(fold.args.get("collected") for fold in part.find_all(scalars.Folded)):
+        folds = list(part.find_all(scalars.Folded))
+        if any(fold.this == "probability" for fold in folds):
+            yield Diagnostic(
+                f"this part of WHERE says which events {names[0]} stands for, and depends on probability()",
+                span_of(part),
+                "a probability is known of whole matches: compare it with positive variables",
+            )
+        elif any(fold.args.get("collected") for fold in folds):
             yield Diagnostic(
                 f"this part of WHERE says which events {names[0]} stands for, and depends on what is collected",
                 span_of(part),
@@ -318,7 +372,12 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
         mistakes += [
             _no_event(column, query)
             for column in scalars.single_columns(output.value)
-            if column.table not in query.bound or (column.table in query.loops and not query.loops[column.table].single)
+            if column.table not in query.bound
+            or (
+                column.table in query.loops
+                and not query.loops[column.table].single
+                and column.find_ancestor(Aggregate) is None
+            )
         ]
         mistakes += [
             Diagnostic(
@@ -342,6 +401,48 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
         if mistakes and output.span not in wrong:
             wrong.add(output.span)
             found += mistakes
+
+
+def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]:
+    """What is neither an aggregate nor the same in all matches of a group; and what has no matches to count."""
+    if query.composite is not None:
+        yield Diagnostic(
+            "a composite event is made of one match, and this counts them", grouped.span, "leave out the event's type"
+        )
+    if query.runs:
+        yield Diagnostic(
+            f"aggregates are over all combinations, and not over the runs of {query.strategy}",
+            grouped.span,
+            "leave the strategy out, or aggregate the matches in Spark, matches.groupBy(…)",
+        )
+    for output in query.returns or ():
+        for aggregate in output.value.find_all(Aggregate):
+            if aggregate.find_ancestor(Aggregate) is not None:
+                yield Diagnostic(
+                    "an aggregate of an aggregate has no meaning", span_of(aggregate), "aggregate the result in Spark"
+                )
+        known = output.value.copy().transform(lambda part: exp.Null() if part in grouped.by else part)
+        for column in known.find_all(exp.Column):
+            if column.find_ancestor(Aggregate) is None:
+                text = f"{column.table}.{column.name}"
+                yield Diagnostic(
+                    f"{text} differs between the matches of a group",
+                    output.span,
+                    f"add it to GROUP BY, or aggregate it, such as min({text})",
+                )
+                break
+    for value in grouped.by:
+        if value.find(Aggregate) is not None:
+            yield Diagnostic(
+                "matches are grouped before they are counted", span_of(value), "filter the result in Spark"
+            )
+        for column in value.find_all(exp.Column):
+            if column.table in query.loops:
+                yield Diagnostic(
+                    f"{column.table} is repeated: a match has several such events",
+                    span_of(value),
+                    "group by an attribute of a single event",
+                )
 
 
 def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:

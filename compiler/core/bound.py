@@ -122,6 +122,18 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class Reported:
+    """An aggregate over the events of a variable in earlier results, less than a window before the last event."""
+
+    name: str
+    kind: str
+    variable: str
+    attribute: str
+    result: str
+    """Its Spark type."""
+
+
+@dataclass(frozen=True)
 class Loop:
     """How many events one component takes, one after the other."""
 
@@ -148,8 +160,9 @@ class Loop:
 Before = tuple[str, str]
 """The place (time, tie-breaker) of the first variable's event is strictly before that of the second."""
 
-Fold = Literal["none", "collect"]
-"""What is done with the bindings of a group: NOT forbids any, ALL collects them."""
+Fold = Literal["none", "collect", "weigh"]
+"""What is done with the bindings of a group: NOT forbids any, ALL collects them, and where events are uncertain, NOT
+weighs a match by how likely it is that none of them has happened."""
 
 EventStrategy = Literal["skip till any match", "skip till next match", "partition contiguity", "strict contiguity"]
 """Which events a match may take, in SASE+'s words: all combinations; from each start one run, which takes the first
@@ -246,6 +259,14 @@ def chain(
 
 
 @dataclass(frozen=True)
+class Grouping:
+    """RETURN has a row for each group of matches: aggregates over them, and what they agree on."""
+
+    by: tuple[exp.Expr, ...]
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True)
 class Output:
     name: str
     value: exp.Expr
@@ -288,9 +309,19 @@ class BoundQuery:
     condition on such a variable holds of each of its events; `scalars.Folded` is a value of all of them."""
     strategy: EventStrategy = "skip till any match"
     after: AfterMatch = "to next row"
+    others: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of contiguity: the other types of events that there are, and their attributes. One of them breaks a run."""
     arrivals: tuple[Arrival, ...] = ()
+    reported: tuple[Reported, ...] = ()
+    decided: tuple[Predicate, ...] = ()
+    """The parts of WHERE that depend on earlier results, by `reported`: moment by moment, behind all others."""
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
+    grouped: Grouping | None = None
+    """The outputs are aggregates over all matches of a group."""
+    furthest: bool = False
+    """Of each key, one sequence is wanted: that which fills the most variables, from the first one on, be it complete
+    or not. What the others would add to it is NULL."""
 
     @property
     def runs(self) -> bool:
@@ -349,7 +380,7 @@ class BoundQuery:
         """Whether it is SEQ of single events, negated or not, and nothing else: `chain` and all below it say so."""
         if len(self.branches) > 1 or self.selection or self.consume == "exclusive" or self.arrays or self.timed_out:
             return False
-        if self.loops or self.runs:
+        if self.runs or (self.loops and self.grouped is None):
             return False
         (branch,) = self.branches
         if not branch.is_chain or branch.apart != chain(branch.variables, self.within).apart:

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
-from sase.compiler.core.bound import EquivalenceTest, Place, Predicate
+from sase.compiler.core.bound import EquivalenceTest, Loop, Place, Predicate
 from sase.compiler.core.fields import Path, is_field
 
 
@@ -23,7 +24,11 @@ class Owned(NamedTuple):
 
 
 def equivalence_tests(
-    parts: Iterable[Predicate], owned: Iterable[Owned], groups: Sequence[Sequence[str]], order: Sequence[str]
+    parts: Iterable[Predicate],
+    owned: Iterable[Owned],
+    groups: Sequence[Sequence[str]],
+    order: Sequence[str],
+    loops: Mapping[str, Loop] = MappingProxyType({}),
 ) -> tuple[tuple[EquivalenceTest, ...], tuple[Predicate, ...], tuple[Owned, ...]]:
     """The tests of a branch, and the parts of P+ and P- that remain.
 
@@ -31,14 +36,15 @@ def equivalence_tests(
     a variable of a group joins it to the class of the positive one, but never merges two classes: in
     `x.id = y.id AND y.id = z.id` with y negated, x and z may differ. Equalities inside a group follow.
 
-    `groups` has the variables of each group, by number; `order` all variables, as they are listed.
+    `groups` has the variables of each group, by number; `order` all variables, as they are listed. Of runs, `loops` are
+    those that take several events, or may take none: see `_ties`.
     """
     positions = {name: index for index, name in enumerate(order)}
     classes: dict[Place, dict[str, str]] = {}  # each place → the members of its class, variable → attribute
     rest: list[Predicate] = []
     for part in parts:
         places = _equality(part)
-        if places is None or not _merge(classes, *places):
+        if places is None or not _ties(part, places, positions, loops) or not _merge(classes, *places):
             rest.append(part)
     members: list[dict[str, str]] = []
     for group in classes.values():
@@ -61,13 +67,13 @@ def equivalence_tests(
 def _equality(part: Predicate) -> tuple[Place, Place] | None:
     """`x.a = y.b` between two variables of one type that partitions exactly: -0.0 and NaN, at any depth, do not.
 
-    That all events of a loop agree, `b[i].a = b[i-1].a`, is a class of that one place.
+    That all events of a loop agree, as `[a]` says, is a class of that one place.
     """
     match part.condition:
         case exp.EQ(this=exp.Column() as one, expression=scalars.Folded(this="previous", expressions=[before])):
             kind = one.type or scalars.UNKNOWN
             exact = kind != scalars.UNKNOWN and not scalars.holds_float(kind)
-            return (_place(one), _place(one)) if one == before and exact else None
+            return (_place(one), _place(one)) if one == before and exact and part.condition.meta.get("test") else None
         case exp.EQ(this=left, expression=right) if _is_place(left) and _is_place(right):
             kinds = (left.type or scalars.UNKNOWN, right.type or scalars.UNKNOWN)
             same = kinds[0] == kinds[1] or all(map(scalars.is_integer, kinds))
@@ -81,8 +87,19 @@ def _equality(part: Predicate) -> tuple[Place, Place] | None:
     return None
 
 
+def _ties(part: Predicate, places: tuple[Place, Place], order: Mapping[str, int], loops: Mapping[str, Loop]) -> bool:
+    """Whether an equality is known with each event of a run that it speaks of: `[id]` is, and so is that of a loop with
+    a single event before it. One with a later event is known too late, and where a loop is left out, it ties none."""
+    if part.condition.meta.get("test"):
+        return True
+    for (one, _), (other, _) in (places, places[::-1]):
+        if one in loops and (other in loops or order[other] > order[one]):
+            return False
+    return True
+
+
 def _is_place(side: exp.Expr) -> bool:
-    return isinstance(side, exp.Column) or is_field(side)
+    return (isinstance(side, exp.Column) and not side.meta.get("computed")) or is_field(side)
 
 
 def _place(side: exp.Expr) -> Place:

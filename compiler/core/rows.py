@@ -100,13 +100,15 @@ def symbols(node: Node) -> list[Symbol]:
 class Address:
     """The first or the last row that a match has mapped to one of some variables, or one `offset` rows from there.
 
-    Without variables: to any. RUNNING looks at what was mapped up to the current row, FINAL at the whole match.
+    Without variables: to any. RUNNING looks at what was mapped up to the current row, FINAL at the whole match;
+    `before` at what was mapped before the current row.
     """
 
     variables: tuple[str, ...] | None
     first: bool = False
     offset: int = 0
     final: bool = False
+    before: bool = False
 
     @property
     def current(self) -> bool:

@@ -50,7 +50,7 @@ def wrong(
             )
     if query.runs:
         yield from _wrong_run(query, span, selection, exclusive)
-    else:
+    elif query.grouped is None:
         yield from _enumerated(query)
 
 
@@ -68,7 +68,7 @@ def _enumerated(query: BoundQuery) -> Iterator[Diagnostic]:
                 f"every choice of {kind} events is a match here: 2^n of them for n events",
                 variable.span,
                 f"give it a bound, {kind}{{{loop.least},5}} {name}; or another strategy, SKIP TILL NEXT MATCH; "
-                f"or collect all of them, ALL({kind} {name})",
+                f"or collect all of them, ALL({kind} {name}); or count them, RETURN count(*) AS n",
             )
             return
 

@@ -7,7 +7,7 @@ operators are typed here, because a mismatch must point at its operands.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, datetime
 from enum import Enum, auto
 
@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
+from sase.compiler.core.aggregates import Aggregate, CountAll
 from sase.compiler.core.errors import Diagnostic
 from sase.compiler.core.spans import at, span_of
 
@@ -28,7 +29,8 @@ class Folded(exp.Expression, exp.Condition):
 
     Of a loop, `element` is the value of the event at `index`, from the end where that is negative. In a condition that
     holds of each of its events, `previous` is the value of the event before, `b[i-1].v`, and with `earlier` only the
-    events before are folded, `avg(b[..i-1].v)`.
+    events before are folded, `avg(b[..i-1].v)`. Of `latest`, `expressions` has the columns of the place and the value,
+    event by event: it is the value of the event with the latest place. Of `probability`, they are what is multiplied.
     """
 
     arg_types = {  # noqa: RUF012
@@ -41,6 +43,12 @@ class Folded(exp.Expression, exp.Condition):
     def looks_back(self) -> bool:
         """Whether it depends on which event of a loop is at hand."""
         return self.this == "previous" or bool(self.args.get("earlier"))
+
+
+class Told(exp.Expression, exp.Condition):
+    """A column of a match that is of no event of it: what earlier results have, by name."""
+
+    arg_types = {"this": True}  # noqa: RUF012
 
 
 FOLDS = ("count", "sum", "avg", "min", "max", "collect", "first", "last")
@@ -137,7 +145,9 @@ def single_columns(node: exp.Expr) -> Iterator[exp.Column]:
     return (
         column
         for column in columns(node)
-        if not (isinstance(column.parent, Folded) and column.parent.args.get("collected"))
+        if not (
+            isinstance(column.parent, Folded) and (column.parent.args.get("collected") or column.meta.get("weighed"))
+        )
     )
 
 
@@ -285,6 +295,19 @@ def infer(node: exp.Expr, found: list[Diagnostic]) -> exp.DataType:
             return _function(node, found)
         case Folded():
             return _folded_type(node, found)
+        case Aggregate():
+            return _aggregate_type(node, found)
+        case CountAll():
+            found.append(
+                Diagnostic(
+                    f"{node.name}(*) is about all matches, and this is about one of them",
+                    span_of(node),
+                    "count matches in RETURN, count(*) AS n GROUP BY x.id",
+                )
+            )
+            return BIGINT
+        case Told():
+            return node.type or UNKNOWN
         case _:
             return UNKNOWN  # of a statement, of which sqlglot knows more words than our grammar: Spark decides
 
@@ -502,6 +525,10 @@ def _folded_type(node: Folded, found: list[Diagnostic]) -> exp.DataType:
     match node.this:
         case "size" | "count":
             return exp.DataType.build("int")
+        case "latest":
+            return node.expressions[-1].type or UNKNOWN
+        case "probability":
+            return DOUBLE
         case "sum" | "avg" if family(kind) not in (Family.NUMBER, Family.ANY):
             found.append(Diagnostic(f"{node.this} needs numbers, not {a_type(kind)}", span_of(node)))
             return UNKNOWN
@@ -513,6 +540,24 @@ def _folded_type(node: Folded, found: list[Diagnostic]) -> exp.DataType:
             return exp.DataType.build(f"array<{type_sql(kind)}>", dialect="spark") if kind != UNKNOWN else UNKNOWN
         case _:
             return kind
+
+
+def _aggregate_type(node: Aggregate, found: list[Diagnostic]) -> exp.DataType:
+    kind = UNKNOWN if node.value is None else infer(node.value, found)
+    if node.this in ("sum", "avg") and family(kind) not in (Family.NUMBER, Family.ANY):
+        found.append(Diagnostic(f"{node.this} needs numbers, not {a_type(kind)}", span_of(node)))
+    match node.this:
+        case _ if node.real:
+            return DOUBLE
+        case "count":
+            return BIGINT
+        case "sum" if kind != UNKNOWN:
+            return _sum_type(kind)
+        case "avg" if kind.this not in _DECIMALS:
+            return DOUBLE
+        case "min" | "max":
+            return kind
+    return UNKNOWN
 
 
 def _sum_type(kind: exp.DataType) -> exp.DataType:
@@ -585,11 +630,22 @@ def is_plain_name(name: str) -> bool:
 
 def sql(node: exp.Expr, pretty: bool = False) -> str:
     """Spark SQL text; names and literals are quoted by sqlglot's generator, never by pasting."""
-    copied = node.copy().transform(lambda part: _unfolded(part) if isinstance(part, Folded) else part, copy=False)
+    copied = node.copy().transform(_spelled_out, copy=False)
     for identifier in copied.find_all(exp.Identifier):
         identifier.set("quoted", not is_plain_name(identifier.this))
     text: str = copied.sql(dialect="spark", comments=False, normalize_functions=False, pretty=pretty)
     return text
+
+
+def _spelled_out(part: exp.Expr) -> exp.Expr:
+    match part:
+        case Folded():
+            return _unfolded(part)
+        case Aggregate():
+            return part.in_spark
+        case Told():
+            return exp.Column(this=exp.Identifier(this=part.this, quoted=True))
+    return part
 
 
 def _unfolded(node: Folded) -> exp.Expr:
@@ -629,10 +685,54 @@ def _unfolded(node: Folded) -> exp.Expr:
             return _call("try_element_at", values, one if node.this == "first" else exp.Neg(this=one))
         case "first":
             return columns[0]
+        case "latest":
+            return _latest(columns)
+        case "probability":
+            return _probability(columns, times or [None] * len(columns))
         case "last":
             return _call("get", values, exp.Sub(this=count, expression=exp.Literal.number(1))) if count else columns[-1]
         case _:
             raise AssertionError(node.this)
+
+
+def _probability(columns: Sequence[exp.Expr], times: Sequence[exp.Expr | None]) -> exp.Expr:
+    """The product, of what is weighed that of 1 - prob over all its events; 1 where a match has no such component.
+
+    Simultaneous events come in no order, on which the last digit may not depend.
+    """
+    factors: list[exp.Expr] = []
+    for column, time in zip(columns, times, strict=True):
+        factor: exp.Expr = column if column.type == DOUBLE else exp.cast(column, DOUBLE.copy())
+        if column.meta.get("weighed"):
+            so_far, value = (exp.to_identifier(name) for name in ("s", "v"))
+            left = exp.Paren(this=exp.Sub(this=exp.Literal.number(1), expression=value.copy()))
+            step = exp.Mul(this=so_far.copy(), expression=left)
+            start = exp.cast(exp.Literal.number(1), DOUBLE.copy())
+            factor = _call(
+                "aggregate", _call("array_sort", column), start, exp.Lambda(this=step, expressions=[so_far, value])
+            )
+        if time is not None:
+            missing = exp.If(this=exp.Is(this=time.copy(), expression=exp.Null()), true=exp.Literal.number(1))
+            factor = exp.Case(ifs=[missing], default=factor)
+        factors.append(factor)
+    product = factors[0]
+    for factor in factors[1:]:
+        product = exp.Mul(this=product, expression=factor)
+    return exp.Paren(this=product) if len(factors) > 1 else product
+
+
+def _latest(columns: list[exp.Expr]) -> exp.Expr:
+    """By struct: those of events that a match does not have are NULL, and before all others."""
+    events: dict[str, list[exp.Expr]] = {}
+    for column in columns:
+        assert isinstance(column, exp.Column)
+        events.setdefault(column.table, []).append(column)
+    value = columns[-1]
+    assert isinstance(value, exp.Column)
+    if len(events) == 1:
+        return value
+    latest = _call("greatest", *(_call("struct", *each) for each in events.values()))
+    return exp.Dot(this=latest, expression=value.this.copy())
 
 
 def _sum(values: exp.Expr, kind: exp.DataType) -> exp.Expr:

@@ -24,9 +24,11 @@ from sase.compiler.core.catalog import AS_USUAL, Csv
 from sase.compiler.core.durations import spelled
 from sase.compiler.core.errors import pointed
 from sase.compiler.core.scalars import column_sql
-from sase.compiler.emit import pattern
+from sase.compiler.emit import aggregates, pattern
 from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
+from sase.compiler.emit.row_pattern import pattern_names
+from sase.compiler.emit.runs import template_of
 from sase.compiler.plan.physical import (
     AntiJoin,
     Arrays,
@@ -35,15 +37,18 @@ from sase.compiler.plan.physical import (
     Choose,
     Combination,
     Computed,
+    Decide,
     Ends,
     Exclude,
     Forbidden,
+    Grouped,
     Keep,
     Kernel,
     LookUp,
     PhysicalPlan,
     Read,
     Remember,
+    Runs,
     Select,
     Shuffle,
     Slices,
@@ -55,8 +60,12 @@ from sase.compiler.plan.physical import (
 
 def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) -> str:
     """The job's source; the same plan gives the same bytes."""
-    template = environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
-    context = _common(plan, version, standalone) | (_stream(plan) if plan.stream else _batch(plan))
+    if (runs := plan.only(Runs)) is not None:
+        template = environment().get_template("runs.py.jinja")
+        context = _common(plan, version, standalone) | {"notes": _notes(plan), "runs": template_of(plan, runs)}
+    else:
+        template = environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
+        context = _common(plan, version, standalone) | (_stream(plan) if plan.stream else _batch(plan))
     text: str = template.render(context)
     return text
 
@@ -140,22 +149,24 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
             for name, events in plan.groups.items()
         ],
         "relevant": _relevant(plan),
+        "deciding": aggregates.deciding(plan),
         "kernel": _kernel(plan, kernel) if kernel else None,
-        "single": None if kernel else _single(plan),
+        "single": None if kernel or plan.only(Runs) else _single(plan),
         "functions": list(_functions(plan, standalone is not None)),
         "output": list(_output(plan)),
-        "steps": [line for line in map(_call, plan.steps) if line],
+        "grouped": _grouped(plan.result.grouped) if plan.result.grouped else None,
+        "steps": [line for step in plan.steps if (line := _call(plan, step))],
         "name": literal(Path(query.filename).stem),
         "default_events": literal(query.stream),
     }
 
 
 def _imports(plan: PhysicalPlan) -> Iterator[str]:
-    kernel = plan.kernel
+    kernel, runs = plan.kernel, plan.only(Runs)
     events = ["Source"] if plan.stream else ["Source", "check"]
     if _csv(plan.query.csv):
         events.append("Csv")
-    if plan.only(Within) or plan.only(AntiJoin) or (kernel and kernel.time != plan.query.time):
+    if plan.only(Within) or plan.only(AntiJoin) or runs or (kernel and kernel.time != plan.query.time):
         events.append("ticks")
     if kernel:
         events.append("state_bits")
@@ -166,12 +177,14 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
             case Ends(at_window_end=True):
                 events.append("later")
     if plan.only(Arrive):
-        yield "from sase.runtime.arrivals import with_arrivals"
+        yield f"from sase.runtime.arrivals import {'awaiting_arrivals' if plan.stream else 'with_arrivals'}"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
     if not plan.stream:
         yield "from sase.runtime.job import main"
     if plan.only(Arrive):
-        yield "from sase.runtime.operator.arrivals import Running"
+        yield f"from sase.runtime.operator.arrivals import {'Arriving, ' if plan.stream else ''}Running"
+    if plan.only(Decide):
+        yield "from sase.runtime.operator.results import Counted, Deciding"
     if kernel:
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         if isinstance(kernel, Combination) and plan.only(Slices):
@@ -180,7 +193,15 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.pattern import {', '.join(listed)}"
     if _places(plan):
         yield "from sase.runtime.places import Place"
-    if plan.stream:
+    if plan.only(Decide) and not plan.stream:
+        yield "from sase.runtime.results import in_order_of_results"
+    if runs:
+        known = {"Measure", "RowPattern"} | pattern_names(runs.pattern)
+        yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
+        yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
+        yield "from sase.runtime.runs import find_runs"
+        yield "from sase.runtime.ssc import Options"
+    elif plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
         if plan.only(Choose):
             yield "from sase.runtime.ssc import choose"
@@ -191,6 +212,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         choose = ", choose" if plan.only(Choose) else ""
         sequences = f"{choose}, match_schema, scan_and_construct, structs" if kernel else ""
         yield f"from sase.runtime.ssc import Options{sequences}"
+        if isinstance(kernel, Kernel) and kernel.totals is not None:
+            yield "from sase.runtime.totals import merged"
 
 
 def _places(plan: PhysicalPlan) -> list[tuple[str, ...]]:
@@ -247,30 +270,11 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
     if kernel and kernel.time != plan.query.time:
         columns.append(f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(kernel.time)})")
     return {
-        "arrivals": _arrivals(plan),
+        "arrivals": aggregates.arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
         "flags": literal(plan.flags) if computed else None,
-        "columns": [*columns, f"state_bits(fills).alias({literal(plan.own('states'))})"],
+        "columns": [*columns, f"state_bits(fills{aggregates.takes_part(plan)}).alias({literal(plan.own('states'))})"],
         "condition": f"matters(OURS, {literal(fills)})" if plan.stream else literal(fills),
-    }
-
-
-def _arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
-    step, query = plan.only(Arrive), plan.query
-    if step is None:
-        return None
-    return {
-        "running": [
-            f"Running({', '.join(map(literal, (each.name, each.kind, each.attribute, each.types, each.result)))})"
-            for each in step.arrivals
-        ],
-        "arguments": {
-            "time": literal(query.time),
-            "type": literal(query.type),
-            "order": literal(query.order),
-            "types": literal(list(step.types)),
-            "within": "WINDOW" if query.within else "None",
-        },
     }
 
 
@@ -282,13 +286,17 @@ def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
         told["groups"] = "GROUPS"
     if plan.only(Choose):
         told["candidates"] = literal(plan.own("candidate"))
-    shape = ["EMIT", *(["PATTERN"] if isinstance(kernel, Combination) else [])]
+    plain = isinstance(kernel, Kernel) and not kernel.furthest and kernel.totals is None
+    counted = isinstance(kernel, Kernel) and kernel.totals is not None
+    shape = ["{}" if counted else "EMIT", *([] if plain else ["PATTERN"])]
     shape += [f"{role}={name}" for role, name in told.items()]
     return {
         "told": told,
         "shape": ", ".join(shape),
         "wide": len(told) > 2,
         "in_order": isinstance(kernel, Kernel),
+        "furthest": isinstance(kernel, Kernel) and kernel.furthest,
+        "totals": counted,
         "by": literal(list(kernel.keys)),
         "cross": literal(list(kernel.cross)) if kernel.cross else None,
         "order": literal(plan.query.order),
@@ -306,7 +314,7 @@ def _single(plan: PhysicalPlan) -> Mapping[str, str]:
 # ---- after the sequences ------------------------------------------------------------------------
 
 
-def _call(step: object) -> str | None:
+def _call(plan: PhysicalPlan, step: object) -> str | None:
     """How the job calls a step between the sequences and the result."""
     match step:
         case Within():
@@ -319,6 +327,8 @@ def _call(step: object) -> str | None:
             return "matches = arrays(matches)"
         case Exclude() | Keep():
             return f"matches = {step.function}(matches)"
+        case Decide() if not plan.stream:
+            return "matches = decide(matches)"
         case Choose():
             return "matches = chosen(matches)"
     return None
@@ -344,6 +354,8 @@ def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
                 variable = column_sql(step.variable)
                 kept = f"filter({variable}, {variable} -> {' AND '.join(step.conditions)})"
                 yield macros.keep(step.function, literal(step.variable), literal(kept))
+            case Decide() if not plan.stream:
+                yield macros.decide(standalone)
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
 
@@ -449,11 +461,13 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
     if result.columns is not None:
         yield from (f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in result.columns)
         return
-    yield from (literal(column_sql(name)) for name in result.variables)
+    yield from (_shown(plan, name) for name in result.variables)
     if result.reached:
         bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
         yield f'F.expr({literal(bound)}).alias("reached")'
     match result.times:
+        case Ends() if plan.only(Runs):
+            started, detected = (f"F.col({literal(plan.own(role))})" for role in ("started", "detected"))
         case Ends():
             first, last = (literal(_place(name, time)) for name in (result.times.first, result.times.last))
             started = f"F.col({first})"
@@ -465,6 +479,27 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
             detected = f"moment(matches, F.col({literal(plan.own('detected'))}), {like}{lengths})"
     yield f'{started}.alias("started_at")'
     yield f'{detected}.alias("detected_at")'
+
+
+def _grouped(grouped: Grouped) -> Mapping[str, Any]:
+    return {
+        "by": ", ".join(literal(column_sql(name)) for _, name in grouped.by),
+        "made": [(literal(name), literal(sql)) for sql, name in grouped.by] if grouped.totals else [],
+        "totals": [f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in grouped.totals],
+    }
+
+
+def _shown(plan: PhysicalPlan, name: str) -> str:
+    """An event as it was read, without what was computed for it."""
+    query, quoted = plan.query, literal(column_sql(name))
+    (first, *_) = query.arrays.get(name, (name,))
+    read = {each.name for each in query.variable(first).attributes.values() if not each.computed}
+    ours = ", ".join(literal(column_sql(each)) for each in plan.emit.get(first, ()) if each not in read)
+    if not ours:
+        return quoted
+    if name in query.arrays:
+        return f"F.transform({quoted}, lambda event: event.dropFields({ours})).alias({literal(name)})"
+    return f"F.col({quoted}).dropFields({ours}).alias({literal(name)})"
 
 
 # ---- batch --------------------------------------------------------------------------------------
@@ -539,6 +574,8 @@ def _stream(plan: PhysicalPlan) -> dict[str, Any]:
     roles = ("time", "states", "reason", "record", "clock", "bucket")
     required = dict.fromkeys([query.type, query.time, *([query.order] if query.order else [])])
     shown = dict.fromkeys([*required, *(plan.selected if kernel else next(iter(plan.emit.values())))])
+    for arrival in query.arrivals:
+        shown.pop(arrival.name, None)
     (read,) = plan.every(Read)
     columns = {name: kind for declared in read.types.values() for name, kind in declared.items()}
     schema = {query.type: "string", **columns, "_corrupt_record": "string"}
@@ -576,4 +613,6 @@ def fingerprint(plan: PhysicalPlan) -> str:
     else:
         parts += [pattern.lines(kernel.without_conditions, query.within)]
     parts += [[each.variable, each.interval.after, each.interval.before, each.keyed] for each in plan.every(LookUp)]
+    parts += [[asdict(each) for each in step.reported] for step in plan.every(Decide)]
+    parts += [[step.takes_part, *(asdict(each) for each in step.arrivals)] for step in plan.every(Arrive)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

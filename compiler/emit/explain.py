@@ -19,10 +19,12 @@ from sase.compiler.plan.physical import (
     Combination,
     Compare,
     Computed,
+    Decide,
     Ends,
     Exclude,
     Fill,
     Group,
+    Grouped,
     Keep,
     Kernel,
     LookUp,
@@ -31,6 +33,7 @@ from sase.compiler.plan.physical import (
     Release,
     Remember,
     Result,
+    Runs,
     Select,
     Shuffle,
     Single,
@@ -45,8 +48,9 @@ def explain(choices: Choices, physical: PhysicalPlan) -> str:
     sections = {
         "Logical plan": logical_lines(choices.chosen.plan, physical.stream),
         "Physical plan": _physical_lines(physical),
-        f"Strategies, by cost: {_origin(choices)}": _strategy_lines(choices, physical.stream),
     }
+    if not physical.query.runs:  # of which there is one way
+        sections[f"Strategies, by cost: {_origin(choices)}"] = _strategy_lines(choices, physical.stream)
     return "\n\n".join("\n".join([title, *lines]) for title, lines in sections.items()) + "\n"
 
 
@@ -64,6 +68,8 @@ def logical_lines(plan: Plan, stream: bool = False) -> list[str]:
 def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
     """The operators that have something to do and what that is, in the order in which results leave: transformation
     first, scan last."""
+    if plan.query.runs:
+        return _operators_of_runs(plan)
     if plan.branches:
         return _operators_in_any_order(plan)
     how = _outside(stream)
@@ -82,6 +88,25 @@ def operators(plan: Plan, stream: bool = False) -> list[tuple[str, list[str]]]:
     return [(name, details) for name, details in listed if details]
 
 
+def _operators_of_runs(plan: Plan) -> list[tuple[str, list[str]]]:
+    """A run takes the next event that it can, so all conditions are part of it."""
+    query = plan.query
+    (branch,) = query.branches
+    chain = " → ".join(f"{name}{query.loops.get(name, '')}" for name in branch.variables)
+    within = f", {plan.window_text}" if query.within else ""
+    conditions = [str(test) for test in branch.equivalences] + [part_text(part, query) for part in branch.predicates]
+    forbidden = [
+        f"no {group_text(group)}" + (f" with {' and '.join(map(str, group.predicates))}" if group.predicates else "")
+        for group in branch.groups
+    ]
+    after = "the next one begins behind it" if query.after == "past last row" else "one from each first event"
+    return [
+        ("Transformation", [_result(plan)]),
+        ("Runs", [f"{chain}{within}", *conditions, *forbidden, f"{query.strategy}, {after}"]),
+        ("Scan", [f"{' or '.join(each.types)} {each.name}" for each in query.variables]),
+    ]
+
+
 def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
     """Events that Spark decides about come with a match; all else is checked while it is built."""
     late = [group for branch in plan.branches for group in branch.groups if group.undecided]
@@ -89,7 +114,7 @@ def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
         f"of {name}, those with {' and '.join(map(str, group.late))}"
         for group in late
         for name in group.group.variables
-        if group.group.fold == "collect"
+        if group.group.fold != "none"
     ]
     parts = [part for branch in plan.branches for part in branch.selection.predicates]
     tests = [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences]
@@ -117,9 +142,7 @@ def _walks(plan: Plan) -> Iterator[str]:
         yield ("or " if at else "") + branch_text(each.branch) + (f", {plan.window_text}" if plan.query.within else "")
         details = [test_text(test, each.branch) for test in each.construction.equivalences]
         details += map(str, each.construction.predicates)
-        details += [
-            _added(plan, group) for group in each.groups if group.group.fold == "collect" or not group.undecided
-        ]
+        details += [_added(plan, group) for group in each.groups if group.group.fold != "none" or not group.undecided]
         details += [f"latest {order[0]}: then {', '.join(order[1:])}" for order in each.order if len(order) > 2]
         yield from (("  " if several else "") + detail for detail in details)
     if not plan.deferred:
@@ -143,7 +166,7 @@ def _added(plan: Plan, each: GroupPlan, how: str = "") -> str:
     where = f" with {' and '.join(conditions)}" if conditions else ""
     unless = [_added(plan, inner).removeprefix("no ") for inner in each.groups]
     rest = f", unless {' or '.join(unless)}" if unless else ""
-    word = "all" if each.group.fold == "collect" else "no"
+    word = {"none": "no", "collect": "all", "weigh": "how likely is no"}[each.group.fold]
     return f"{word} {group_text(each.group)}{where}{rest}{how}"
 
 
@@ -269,12 +292,16 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield "sort", f"{'in the worker, ' if step.code else ''}by {', '.join(step.by)}"
         case Kernel():
             checks = "".join(f", {clause_text(clause)}" for clause in step.where)
-            yield "kernel", f"{' → '.join(step.positive)}{checks}"
+            furthest = ", as far as each key gets" if step.furthest else ""
+            names = (f"{name}{query.loops.get(name, '')}" for name in step.positive)
+            yield "kernel", f"{' → '.join(names)}{checks}{furthest}"
             for state in step.negated:
                 conditions = ", ".join(map(clause_text, state.where))
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
         case Combination():
             yield from _branch_lines(step)
+        case Runs():
+            yield "kernel", f"{query.strategy}, {len(step.pattern.automaton.symbols)} positions of a row pattern"
         case Arrays():
             yield from (("array", f"{name}: {', '.join(elements)}") for name, elements in step.elements.items())
         case Keep():
@@ -287,6 +314,9 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield from (("filter", condition) for condition in step.conditions)
         case AntiJoin():
             yield from (("anti-join", line) for line in _anti_join(step, query.time_kind))
+        case Decide():
+            yield "order", f"by {' or '.join(step.last)}, for {', '.join(each.name for each in step.reported)}"
+            yield from (("decide", condition) for condition in step.conditions)
         case Exclude():
             yield "filter", f"no {', '.join(step.variables)} in its interval{step.told}"
         case Choose():
@@ -294,7 +324,16 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Result():
             what = "struct" if isinstance(step.times, Ends) else "value"
             structs = f"one {what} per variable, {'reached, ' if step.reached else ''}started_at, detected_at"
+            if step.grouped is not None:
+                yield "group", _grouping(step.grouped)
             yield "result", ", ".join(name for _, name in step.columns) if step.columns else structs
+
+
+def _grouping(grouped: Grouped) -> str:
+    """Whether matches are counted or built, and why."""
+    by = f"by {', '.join(sql for sql, _ in grouped.by)}" if grouped.by else "all matches"
+    built = "matches are counted, and none is built"
+    return f"{by}: {built}" if grouped.why is None else f"{by}: every match is built, as {grouped.why}"
 
 
 def _branch_lines(step: Combination) -> Iterator[tuple[str, str]]:

@@ -7,11 +7,15 @@ from dataclasses import fields
 
 from sase.compiler.core.bound import Apart, Instant, Latest, Window
 from sase.compiler.emit.quote import Call, literal, written
-from sase.compiler.plan.physical import Branch, Clause, Combination, Compare, Group, Holds, Kernel
+from sase.compiler.plan.physical import Branch, Clause, Combination, Compare, Group, Holds, Kernel, Total
 
 
 def name(kernel: Kernel | Combination) -> str:
-    return "Combination" if isinstance(kernel, Combination) else "Pattern"
+    if isinstance(kernel, Combination):
+        return "Combination"
+    if kernel.totals is not None:
+        return "Totals"
+    return "Furthest" if kernel.furthest else "Pattern"
 
 
 def lines(kernel: Kernel | Combination, window: Window | None) -> list[str]:
@@ -25,7 +29,7 @@ def names(kernel: Kernel | Combination) -> set[str]:
     """What the literal is made of."""
     used = {type(atom).__name__ for clause in kernel.clauses for atom in clause} | {name(kernel)}
     if isinstance(kernel, Kernel):
-        return used | ({"Negated"} if kernel.negated else set())
+        return used | ({"Negated"} if kernel.negated else set()) | ({"Total"} if kernel.totals else set())
     used.add("Branch")
     for branch in kernel.branches:
         used |= {type(branch.instant).__name__} - {"Latest"}
@@ -59,12 +63,23 @@ def _sequence(kernel: Kernel, window: bool) -> list[str]:
         lines += ["where=(", *_clauses(kernel.where, 4), "),"]
     if not kernel.stacks:
         lines.append("stacks=False,")
+    if kernel.loops:
+        lines.append(f"loops={literal(dict(kernel.loops))},")
+    if kernel.totals is not None:
+        lines.append(f"shown={literal(kernel.shown)},")
+        lines += ["totals=(", *(f"    {_total(total)}," for total in kernel.totals), "),"]
     if window:
         lines.append("within=WINDOW,")
         lines += [
             f"{name}=False," for name in ("window_in_scan", "window_in_construction") if not getattr(kernel, name)
         ]
     return lines
+
+
+def _total(total: Total) -> str:
+    about = [] if total.variable is None else [literal(total.variable), literal(total.column)]
+    real = ["real=True"] if total.real else []
+    return f"Total({', '.join([literal(total.name), literal(total.kind), *about, *real])})"
 
 
 def _clauses(clauses: Iterable[Clause], indent: int) -> list[str]:

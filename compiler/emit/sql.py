@@ -10,23 +10,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from sase.compiler.core.rows import Address
 from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.codegen import environment, imports, steps
 from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
+from sase.compiler.emit.row_pattern import condition_text, leaves_of, look_up_text, pattern_lines, pattern_names
 from sase.compiler.plan.row_stream import streamed_table
-from sase.compiler.plan.rows import (
-    PREFIX,
-    Condition,
-    Constant,
-    Key,
-    Label,
-    LookUp,
-    Neighbour,
-    Operation,
-    RowPlan,
-    Streamed,
-)
+from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Streamed
 from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed, used_by
 
 
@@ -79,8 +68,8 @@ def fingerprint(view: PlannedView, statement: PlannedStatement) -> str:
     plan = view.plan
     assert plan.streamed is not None
     looked_up = [each.column for each in plan.look_ups.values()]
-    tested = [leaf for each in (*plan.running.values(), *plan.streamed.meets.values()) for leaf in _leaves(each)]
-    columns = {*looked_up, *(leaf.column for leaf in tested if isinstance(leaf, LookUp))}
+    tested = [leaf for each in (*plan.running.values(), *plan.streamed.meets.values()) for leaf in leaves_of(each)]
+    columns = {*looked_up, *(leaf.column for leaf in tested)}
     parts: list[object] = [printed(view.reads, statement.views), plan.by, [_key(key) for key in plan.order]]
     parts += [plan.within.length if plan.within else None, plan.shown, plan.streamed.context]
     parts += [sorted(name for name in columns if name), sorted(plan.computed.items()), sorted(plan.terms.items())]
@@ -109,16 +98,7 @@ def _imports(statement: PlannedStatement) -> list[str]:
 
 
 def _pattern_imports(plans: list[RowPlan]) -> str:
-    names = {look_up.kind for plan in plans for look_up in plan.look_ups.values()} | {"Measure", "RowPattern"}
-    names |= {"Skip" for plan in plans if plan.skip.to != "past last row"}
-    conditions = [each for plan in plans for each in plan.running.values()]
-    for plan in plans:
-        if plan.streamed is not None:
-            names |= {"Shift"} if plan.streamed.shifts else set()
-            names |= {"Condition"} if plan.streamed.meets else set()
-            conditions += plan.streamed.meets.values()
-    leaves = [leaf for each in conditions for leaf in _leaves(each)]
-    names |= {leaf.kind if isinstance(leaf, LookUp) else type(leaf).__name__ for leaf in leaves}
+    names = {"Measure", "RowPattern"}.union(*map(pattern_names, plans))
     return f"from sase.runtime.row_pattern import {', '.join(sorted(names))}"
 
 
@@ -168,8 +148,8 @@ def _view(view: PlannedView, statement: PlannedStatement) -> dict[str, Any]:
         "summary": "One row per match." if plan.shown == "one row" else "The rows of the matches.",
         "by": literal(list(plan.by)),
         "ordered_by": f"[{keys}]",
-        "pattern": list(_pattern(plan)),
-        "looked_up": [(literal(name), _look_up(look_up)) for name, look_up in plan.look_ups.items()],
+        "pattern": list(pattern_lines(plan)),
+        "looked_up": [(literal(name), look_up_text(look_up)) for name, look_up in plan.look_ups.items()],
         "computed": [(literal(name), _computed(text)) for name, text in plan.computed.items()],
         "neighbours": [(literal(name), _neighbour(each)) for name, each in plan.neighbours.items()],
         "terms": [(literal(name), _computed(text)) for name, text in plan.terms.items()],
@@ -189,7 +169,7 @@ def _streamed(streamed: Streamed) -> dict[str, Any]:
     shifts = streamed.shifts.items()
     return {
         "shifts": [(literal(name), f"Shift({literal(each.column)}, {each.step})") for name, each in shifts],
-        "meets": [(literal(name), _condition(each, 4)) for name, each in streamed.meets.items()],
+        "meets": [(literal(name), condition_text(each, 4)) for name, each in streamed.meets.items()],
         "context": streamed.context,
     }
 
@@ -217,81 +197,6 @@ def _key(key: Key) -> str:
 
 def _neighbour(each: Neighbour) -> str:
     return f"order.neighbour({literal(each.sql)}, {each.step})"
-
-
-def _pattern(plan: RowPlan) -> Iterator[str]:
-    found = plan.automaton
-    yield f"symbols={literal(found.symbols)},"
-    yield f"start={literal(found.start)},"
-    if found.first != found.start:
-        yield f"first={literal(found.first)},"
-    follow = literal(found.follow)
-    if len(follow) <= 100:
-        yield f"follow={follow},"
-    else:
-        yield from ("follow=(", *(f"    {literal(each)}," for each in found.follow), "),")
-    yield f"ends={literal(found.ends)},"
-    if found.excluded:
-        yield f"excluded={literal(found.excluded)},"
-    if plan.skip.to != "past last row":
-        variables = f", {literal(plan.skip.variables)}" if plan.skip.variables else ""
-        yield f"skip=Skip({literal(plan.skip.to)}{variables}),"
-    if plan.within:
-        yield f"within={plan.within.length:_},"
-    if plan.running:
-        yield "running=("
-        for name, condition in plan.running.items():
-            yield f"    ({literal(name)}, {_condition(condition, 8)}),"
-        yield "),"
-
-
-def _condition(condition: Condition, indent: int) -> str:
-    """On one line, if it fits behind so many blanks; else with a line for each part."""
-    match condition:
-        case LookUp():
-            return _look_up(condition)
-        case Constant(value):
-            return f"Constant({literal(value)})"
-        case Label(name):
-            return f"Label({literal(name)})"
-        case Operation(sign, parts):
-            texts = [_condition(part, indent + 4) for part in parts]
-            flat = f"Operation({literal(sign)}, ({', '.join(texts)}{',' * (len(parts) == 1)}))"
-            if indent + len(flat) <= LINE - 20 and "\n" not in flat:
-                return flat
-            inner = "".join(f"{' ' * (indent + 4)}{text},\n" for text in texts)
-            return f"Operation({literal(sign)}, (\n{inner}{' ' * indent}))"
-
-
-def _leaves(condition: Condition) -> Iterator[Condition]:
-    yield condition
-    if isinstance(condition, Operation):
-        for part in condition.parts:
-            yield from _leaves(part)
-
-
-def _look_up(look_up: LookUp) -> str:
-    match look_up.kind:
-        case "MatchNumber":
-            return "MatchNumber()"
-        case "Over":
-            arguments = [literal(look_up.function), *([literal(look_up.column)] if look_up.column else [])]
-        case "At":
-            arguments = [literal(look_up.column)]
-        case "Classifier":
-            arguments = []
-    return f"{look_up.kind}({', '.join([*arguments, *_address(look_up.address)])})"
-
-
-def _address(address: Address) -> Iterator[str]:
-    if address.variables is not None:
-        yield f"variables={literal(address.variables)}"
-    if address.first:
-        yield "first=True"
-    if address.offset:
-        yield f"offset={address.offset}"
-    if not address.final:
-        yield "final=False"
 
 
 def _sql(query: exp.Query, statement: PlannedStatement, indent: int = 8) -> str:

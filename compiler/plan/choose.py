@@ -19,6 +19,7 @@ from sase.compiler.core.errors import OptionError
 from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.plan import rules
 from sase.compiler.plan.cost import cost
+from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.estimate import Cost, calibration
 from sase.compiler.plan.logical import BranchPlan, Plan, basic_plan
 from sase.compiler.plan.roadmap import Partners, best, nestings, parsed, restricted, spanning, spelled
@@ -74,8 +75,13 @@ def choose(
         bucket=_ticks("bucket", strategy.bucket, query.time_kind, ("auto",)),
     )
     known = statistics or default_statistics(query)
+    if query.runs:
+        only = basic_plan(query, strategy)
+        return Choices(Choice(only, cost(only, known)), (), known, statistics is not None)
     plans = _possible(query, _strategies(query, strategy, disable, stream), disable, stream)
     choices = [each for plan in _distinct(plans) for each in _fitted_ways(plan, known, statistics, disable)]
+    if query.grouped is not None:
+        choices = [each for each in choices if why_enumerated(each.plan) is None] or choices
     chosen = _cheapest([each for each in choices if statistics or not _is_gamble(each, strategy)] or choices)
     _check_forced(chosen.plan)
     rejected = sorted((each for each in choices if each is not chosen), key=lambda each: each.cost.seconds)

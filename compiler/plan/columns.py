@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
+from sase.compiler.core.arrivals import last_of
 from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.fields import attribute_of, of_event, of_variable
+from sase.compiler.plan.counting import grouped_by_spark, why_enumerated
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.names import Names
+from sase.compiler.plan.order import tree
 from sase.compiler.plan.physical import (
+    Arrive,
     Buckets,
     Clause,
     Combination,
     Compare,
     Computed,
+    Decide,
     Fill,
     Holds,
     Kernel,
     Read,
     Release,
     Remember,
+    Result,
     Shuffle,
     Slices,
     Sort,
@@ -49,6 +56,7 @@ class Columns:
         self.keys: list[Computed] = []
         self.not_null: dict[str, dict[str, None]] = {}  # by variable, the columns an event must have to take part
         self.carried: dict[str, set[str]] = {}  # by variable, the columns that a match keeps of its event
+        self.added: dict[str, dict[str, None]] = {}  # by variable, columns of ours that it keeps, too
 
     # ---- an event -------------------------------------------------------------------------------
 
@@ -92,14 +100,22 @@ class Columns:
         return scalars.column_sql(self.flags + variable)
 
     def fill(self, variable: Variable) -> Fill:
-        type_test = scalars.sql(_type_test(self.query.type, variable.types))
+        of_type = scalars.sql(type_test(self.query.type, variable.types))
         present = [f"{of_event(attribute)} IS NOT NULL" for attribute in self.not_null.get(variable.name, {})]
         simple = {
             operand_sql(scalars.without_variable(predicate.condition)): _is_plain(predicate.condition)
             for predicate in self.plan.scan.simple.get(variable.name, ())
         }
         plain = [sql for sql, is_plain in simple.items() if is_plain]
-        return Fill(variable.name, (type_test, *present, *simple), (type_test, *plain))
+        return Fill(variable.name, (of_type, *present, *simple), (of_type, *plain))
+
+    def arrive(self) -> Iterator[Arrive]:
+        if self.query.arrivals:
+            computed = [each for each in self.query.variables if any(a.computed for a in each.attributes.values())]
+            types = tuple(dict.fromkeys(name for each in computed for name in each.types))
+            counted = (name for each in self.query.arrivals for name in each.types)
+            takes_part = type_test(self.query.type, dict.fromkeys((*types, *counted)))
+            yield Arrive(self.query.arrivals, types, scalars.sql(takes_part))
 
     # ---- a match --------------------------------------------------------------------------------
 
@@ -116,6 +132,56 @@ class Columns:
     def carry_columns(self, node: exp.Expr) -> None:
         self.carry(*((column.table, column.name) for column in scalars.columns(node)))
 
+    def grouped(self, result: Result) -> Result:
+        """Of matches that are built, groups and aggregates are Spark's."""
+        if self.query.grouped is None:
+            return result
+        for value in self.query.grouped.by:
+            self.carry_columns(value)
+        why = why_enumerated(self.plan)
+        group, total = self.names.roles["group"], self.names.roles["total"]
+        grouped, columns = grouped_by_spark(self.query, group, total, why)
+        return replace(result, columns=columns, grouped=grouped)
+
+    def decide(self) -> Iterator[Decide]:
+        """What depends on earlier results, behind all else; each event has a number there, and terms of its own."""
+        query = self.query
+        if not query.reported:
+            return
+        last = tuple(dict.fromkeys(name for branch in query.branches for name in last_of(branch)))
+        self.carry(*((name, column) for name in last for column in (query.time, *self.tie_breaker)))
+
+        def column(term: Term) -> str:
+            name = self.term(term)
+            if isinstance(term.value, exp.Column):
+                self.carry((term.variable, name))
+            else:
+                self.added.setdefault(term.variable, {})[name] = None
+            return name
+
+        where = tuple(tree(part.condition, last[0], column) for part in query.decided)
+        row = self.names.fresh("row")
+        self.keys.append(Computed(row, "uuid()" if self.stream else "monotonically_increasing_id()"))
+        for each in query.reported:
+            self.carry((each.variable, each.attribute), (each.variable, query.time))
+            self.added.setdefault(each.variable, {})[row] = None
+        yield Decide(query.reported, tuple(map(str, query.decided)), where, last, row)
+
+    def with_added(self, emit: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        """What a match keeps of its events, and columns of ours that decide about it."""
+        return {name: (*columns, *self.added.get(name, ())) for name, columns in emit.items()}
+
+    def check_stream(self, after: Sequence[object]) -> None:
+        """In a stream, results are decided where matches are found: nothing may be left to Spark."""
+        if self.stream and self.query.reported and after:
+            spans = [part.span for part in self.query.decided] or [self.query.span]
+            found = Diagnostic(
+                "on a stream, this is decided where matches are found, and Spark has yet to decide about them",
+                spans[0],
+                "leave out conditions that do not come apart into terms of single events, such as abs(x.a - y.a) < 5",
+            )
+            raise SaseError([found], self.query.text, self.query.filename)
+
     # ---- bringing events together ---------------------------------------------------------------
 
     def together(self, kernel: Kernel | Combination, travelling: set[str], slices: Slices | None) -> Iterator[Step]:
@@ -123,7 +189,7 @@ class Columns:
         keys = kernel.keys
         if self.stream:
             yield Release()
-            yield Buckets(keys)
+            yield Buckets(() if self.query.reported else keys)  # all results are decided in one place
             yield Remember(tuple(sorted(travelling | {self.names.roles["states"]})))
             yield Sort((*keys, kernel.time, *self.tie_breaker))
             return
@@ -154,6 +220,8 @@ class Columns:
     def travelling(self, kernel: Kernel | Combination, emit: Mapping[str, tuple[str, ...]]) -> set[str]:
         """The columns that events take along: emitted, compared, tie-breaker and keys."""
         emitted = {column for columns in emit.values() for column in columns}
+        if self.stream and self.query.arrivals:
+            emitted |= {self.query.type, *(arrival.attribute for arrival in self.query.arrivals)}
         return emitted | kernel.terms | {*kernel.keys, *kernel.cross, kernel.time, *self.tie_breaker}
 
     def selected(self, read: Read, travelling: set[str]) -> tuple[str, ...]:
@@ -240,7 +308,7 @@ def _users_names(query: BoundQuery) -> Iterator[str]:
     yield from query.arrays
 
 
-def _type_test(column: str, types: Iterable[str]) -> exp.Expr:
+def type_test(column: str, types: Iterable[str]) -> exp.Expr:
     tested = exp.Column(this=exp.Identifier(this=column, quoted=True))
     values: list[exp.Expr] = [exp.Literal.string(name) for name in types]
     return exp.EQ(this=tested, expression=values[0]) if len(values) == 1 else exp.In(this=tested, expressions=values)

@@ -15,6 +15,7 @@ from sase.compiler.plan.bindings import Bindings, Signature, is_open, signature
 from sase.compiler.plan.columns import (
     Columns,
     chain_sql,
+    declared,
     function_name,
     function_of,
     in_order,
@@ -60,18 +61,20 @@ class CombinationPlanner(Columns):
         self.bindings = [[*self.bindings_of(each)] for each in self.branches]
 
     def values_of(self, each: BranchPlan) -> frozenset[str]:
-        added = [name for group in each.groups if group.group.fold == "collect" for name in group.group.variables]
+        added = [name for group in each.groups if group.group.fold != "none" for name in group.group.variables]
         arrays = [self.array_of[name] for name in each.branch.variables if name in self.array_of]
         return frozenset([*each.branch.variables, *added, *arrays])
 
     def plan_all(self) -> PhysicalPlan:
         after: list[Step] = [*self.kept(), *self.excluded(), *self.selection(), *self.choice()]
+        self.check_stream(after)
+        after += self.decide()
         result = self.result()
-        emit = self.emit()
+        emit = self.with_added(self.emit())
         kernel = self.kernel(emit)
         fills = [self.fill(self.query.variable(name)) for name in kernel.variables]
-        types = self.types(emit, self.query.predicates, self.query.equivalences)
-        read = Read(types, None if self.stream else where_some_fills(fills))
+        types = self.types(emit, (*self.query.predicates, *self.query.decided), self.query.equivalences)
+        read = Read(types, None if self.stream or self.query.arrivals else where_some_fills(fills))
         groups = self.group_columns()
         travelling = self.travelling(kernel, emit)
         travelling |= {column for events in groups.values() for columns in events.values() for column in columns}
@@ -80,7 +83,7 @@ class CombinationPlanner(Columns):
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *fills, *steps),
+            steps=(read, *self.arrive(), *fills, *steps),
             emit=emit,
             selected=self.selected(read, travelling),
             roles=self.names.roles,
@@ -141,7 +144,7 @@ class CombinationPlanner(Columns):
             apart=group.apart,
             where=(*self.group_checks(each), *self.group_key_checks(each, branch)),
             groups=tuple(self.group(inner, branch, names) for inner in each.groups),
-            collect=group.fold == "collect",
+            collect=group.fold != "none",
         )
 
     def brought(self, bindings: Bindings, branch: BranchPlan) -> Group:
@@ -303,7 +306,7 @@ class CombinationPlanner(Columns):
         found: dict[str, dict[int, tuple[Predicate, ...]]] = {}
         for at, each in enumerate(self.branches):
             for group in each.groups:
-                if group.group.fold == "collect" and group.late:
+                if group.group.fold != "none" and group.late:
                     (name,) = group.group.variables
                     found.setdefault(name, {})[at] = group.late
         for index, (name, late) in enumerate(found.items()):
@@ -380,17 +383,18 @@ class CombinationPlanner(Columns):
                 columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
         instants = [each.branch.instant for each in self.branches]
         lengths = dict.fromkeys(each.ticks for each in instants if isinstance(each, Earliest | Derived))
-        return Result(
-            columns=None if columns is None else tuple(columns),
-            variables=shown,
-            times=Ticks(like=next(name for name in wanted if name in self.query.bound), lengths=tuple(lengths)),
-            reached=max((each.branch.variables for each in self.branches), key=len) if self.query.timed_out else (),
+        return self.grouped(
+            Result(
+                columns=None if columns is None else tuple(columns),
+                variables=shown,
+                times=Ticks(like=next(name for name in wanted if name in self.query.bound), lengths=tuple(lengths)),
+                reached=max((each.branch.variables for each in self.branches), key=len) if self.query.timed_out else (),
+            )
         )
 
     def carry_whole(self, names: Iterable[str]) -> None:
         for name in names:
-            attributes = self.query.variable(name).attributes.values()
-            self.carry(*((name, attribute.name) for attribute in attributes))
+            self.carry(*((name, attribute.name) for attribute in declared(self.query.variable(name))))
 
     def emit(self) -> dict[str, tuple[str, ...]]:
         if not self.plan.pruned:

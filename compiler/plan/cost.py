@@ -16,8 +16,23 @@ from sase.compiler.plan.walks import Walks
 
 
 def cost(plan: Plan, statistics: Statistics, constants: Calibration | None = None) -> Cost:
-    kind = Walks if plan.branches else _Sequences
+    kind = _Runs if plan.query.runs else Walks if plan.branches else _Sequences
     return kind(plan, statistics, constants or calibration()).cost()
+
+
+class _Runs(Estimate):
+    """Every event is looked at, and each that may begin a run has a match at most."""
+
+    def cost(self) -> Cost:
+        constants, cores = self.constants, max(1, self.statistics.cores)
+        filled = tuple(map(self.filling, self.query.variables))
+        relevant = sum(filled) if self.query.strategy == "skip till next match" else self.statistics.events
+        shuffled, width, moved = self.moved(relevant)
+        matches = self.filling(self.query.positive[0])
+        hottest = self.hottest(1, cores)
+        seconds = constants.stage + self.statistics.events * constants.read / cores
+        seconds += (moved + relevant * constants.edge + matches * constants.sequence) * hottest
+        return Cost(relevant, shuffled, shuffled * width, filled, relevant, matches, matches, 0.0, hottest, seconds)
 
 
 class _Sequences(Estimate):

@@ -82,7 +82,7 @@ class GroupPlan:
     @property
     def collects(self) -> bool:
         """Whether a match gets its events: because they are wanted, or for Spark to decide about."""
-        return self.group.fold == "collect" or bool(self.undecided)
+        return self.group.fold != "none" or bool(self.undecided)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,8 @@ class Plan:
     @property
     def needs_kernel(self) -> bool:
         """One positive component without negation in the stacks is a filter; there are no sequences to build."""
-        return bool(self.branches) or len(self.query.positive) > 1 or bool(self.construction.negations)
+        several = len(self.query.positive) > 1 or bool(self.query.loops)
+        return bool(self.branches) or several or bool(self.construction.negations)
 
     @property
     def forbidden(self) -> frozenset[str]:

@@ -18,6 +18,8 @@ ROLES = (
     "started",
     "detected",
     "candidate",
+    "group",
+    "total",
 )
 """What a job may need a column for, whatever the query. Each has its name before any variable asks for one."""
 

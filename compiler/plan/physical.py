@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode
+from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
+from sase.compiler.plan.rows import RowPlan
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,26 @@ class Arrive:
 
     arrivals: tuple[Arrival, ...]
     types: tuple[str, ...]
+    takes_part: str
+    """In SQL: an event that counts, or that gets the columns."""
+
+
+Tree = tuple[Any, ...]
+"""A sign and what it takes, as `operator.results` computes it."""
+
+
+@dataclass(frozen=True)
+class Decide:
+    """The ordered fold: moment by moment, what is in earlier results decides about a match."""
+
+    reported: tuple[Reported, ...]
+    conditions: tuple[str, ...]
+    where: tuple[Tree, ...]
+    """The same, over columns of single events."""
+    last: tuple[str, ...]
+    """The variables that may hold the last event."""
+    row: str
+    """The column that tells events apart."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +227,17 @@ class Sort:
 
 
 @dataclass(frozen=True)
+class Total:
+    """What the kernel adds up over all matches of a key; see `sase.runtime.pattern.Total`."""
+
+    name: str
+    kind: str
+    variable: str | None
+    column: str | None
+    real: bool
+
+
+@dataclass(frozen=True)
 class Kernel:
     """Sequence scan and construction in the runtime."""
 
@@ -222,6 +254,13 @@ class Kernel:
     stacks: bool
     time: str
     """The column by which it knows the time: one of ours, in ticks, where Spark computes with it, too."""
+    furthest: bool = False
+    """Of each key, it finds one sequence, complete or not."""
+    totals: tuple[Total, ...] | None = None
+    """No sequence is built: of all of them, it hands over this, and the `shown` columns of the key."""
+    shown: tuple[str, ...] = ()
+    loops: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    """The variables that stand for several events: how many at least, and at most."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
@@ -231,8 +270,8 @@ class Kernel:
 
     @property
     def terms(self) -> set[str]:
-        """The columns that it compares."""
-        return _compared(self.clauses)
+        """The columns that it compares, or adds up."""
+        return _compared(self.clauses) | {total.column for total in self.totals or () if total.column is not None}
 
 
 @dataclass(frozen=True)
@@ -286,6 +325,26 @@ def _compared(clauses: Iterable[Clause]) -> set[str]:
         for atom in atoms
         for column in ((atom.left_column, atom.right_column) if isinstance(atom, Compare) else (atom.column,))
     }
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Skip till next match and contiguity, in the kernel of row patterns: one run from each first event."""
+
+    pattern: RowPlan
+    keys: tuple[str, ...]
+    event: str
+    """The column that holds what a match keeps of an event: a struct,"""
+    columns: tuple[str, ...]
+    """and what is in there."""
+    relevant: str | None
+    """Which events are looked at; None for all."""
+    values: Mapping[str, str]
+    """For each variable, what of a match holds its event, or events."""
+    arrays: frozenset[str]
+    first: str
+    """What holds the first event of a match, and the last."""
+    last: str
 
 
 @dataclass(frozen=True)
@@ -424,6 +483,17 @@ class Ticks:
 
 
 @dataclass(frozen=True)
+class Grouped:
+    """Matches are grouped, and a result is a group. Both kinds of columns come as (SQL, name)."""
+
+    by: tuple[tuple[str, str], ...]
+    totals: tuple[tuple[str, str], ...]
+    """Aggregates over matches. Nothing where the kernel has added them up: then they are merged."""
+    why: str | None
+    """Why matches were built; None if they were not."""
+
+
+@dataclass(frozen=True)
 class Result:
     """RETURN's columns as (SQL, name); without RETURN, one value per variable, `started_at` and `detected_at`."""
 
@@ -432,11 +502,13 @@ class Result:
     times: Ends | Ticks
     reached: tuple[str, ...] = ()
     """The variables that a partial match may bind, each of them only after those before it."""
+    grouped: Grouped | None = None
+    """The columns are made of what it has of a group."""
 
 
 Step = (
     Read | Arrive | Fill | Computed | Slices | Shuffle | Release | Buckets | Remember | Sort | Kernel | Combination
-    | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Arrays | Keep | Result
+    | Runs | Single | LookUp | Within | Select | AntiJoin | Exclude | Choose | Decide | Arrays | Keep | Result
 )  # fmt: skip
 
 

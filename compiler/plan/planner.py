@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from sqlglot import exp
@@ -21,16 +22,18 @@ from sase.compiler.plan.columns import (
     where_some_fills,
 )
 from sase.compiler.plan.combination import CombinationPlanner
+from sase.compiler.plan.counting import counted as counted_by_kernel
+from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.logical import Negation, Plan
 from sase.compiler.plan.physical import (
     AntiJoin,
-    Arrive,
     Clause,
     Compare,
     Computed,
     Ends,
     Exclude,
     Forbidden,
+    Grouped,
     Interval,
     Kernel,
     LookUp,
@@ -44,9 +47,13 @@ from sase.compiler.plan.physical import (
     Step,
     Within,
 )
+from sase.compiler.plan.run_columns import RunColumns
+from sase.compiler.plan.separate import Term
 
 
 def physical_plan(plan: Plan, stream: bool = False) -> PhysicalPlan:
+    if plan.query.runs:
+        return RunColumns(plan, stream).plan_all()
     planner = _Planner if plan.query.is_sequence else CombinationPlanner
     return planner(plan, stream).plan_all()
 
@@ -59,17 +66,23 @@ class _Planner(Columns):
         self.carried = {variable.name: set() for variable in plan.query.positive}
 
     def plan_all(self) -> PhysicalPlan:
-        kernel = self.kernel() if self.plan.needs_kernel or (self.stream and self.plan.negations) else None
+        waits = self.query.reported or (self.stream and (self.plan.negations or self.query.arrivals))
+        kernel = self.kernel() if self.plan.needs_kernel or waits else None
+        if kernel is not None and self.query.grouped is not None and why_enumerated(self.plan) is None:
+            return self.counted(kernel)
         selection = [*self.window(), *self.selection()]
         pairs = [*self.looked_up()] if self.stream else []
         looked_up = [component for component, _ in pairs]
         negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.told]
+        decide = [*self.decide()]
+        self.check_stream(selection)
+        self.check_stream(negation)
         result = self.result()
-        emit = self.emit()
+        emit = self.with_added(self.emit())
         inside = [self.query.variable(state.variable) for state in kernel.negated] if kernel else []
         fills = [*map(self.fill, (*self.query.positive, *inside)), *(component.fill for component in looked_up)]
         anti_joined = [each.fill for join in negation if isinstance(join, AntiJoin) for each in join.components]
-        types = self.types(emit, self.query.predicates, self.query.equivalences)
+        types = self.types(emit, (*self.query.predicates, *self.query.decided), self.query.equivalences)
         some = None if self.stream or self.query.arrivals else where_some_fills([*fills, *anti_joined])
         read = Read(types, some)
         sequences: list[Step] = [Single()]
@@ -87,16 +100,42 @@ class _Planner(Columns):
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *self.arrive(), *fills, *sequences, *after, result),
+            steps=(read, *self.arrive(), *fills, *sequences, *after, *decide, result),
             emit=emit,
             selected=self.selected(read, travelling) if kernel else (),
             roles=self.names.roles,
             flags=self.flags,
         )
 
-    def arrive(self) -> Iterator[Arrive]:
-        if self.query.arrivals:
-            yield Arrive(self.query.arrivals, self.query.last.types)
+    def counted(self, kernel: Kernel) -> PhysicalPlan:
+        """No match is built: the kernel adds up what all of them come to."""
+        own: dict[str, set[str]] = {}
+
+        def column(variable: str, value: exp.Expr) -> str:
+            own.setdefault(variable, set()).update(each.name for each in scalars.columns(value))
+            return self.term(Term(variable, value))
+
+        counted = counted_by_kernel(self.plan, kernel.keys, column, self.names.roles["total"])
+        loops = {name: (loop.least, loop.most) for name, loop in self.query.loops.items()}
+        kernel = replace(kernel, totals=counted.totals, shown=counted.shown, loops=loops)
+        read_of = {name: in_order(self.query.variable(name), columns) for name, columns in own.items()}
+        inside = [self.query.variable(state.variable) for state in kernel.negated]
+        fills = [*map(self.fill, (*self.query.positive, *inside))]
+        types = self.types(read_of, self.query.predicates, self.query.equivalences)
+        read = Read(types, where_some_fills(fills))
+        travelling = self.travelling(kernel, {})
+        together = self.together(kernel, travelling, self.slices(kernel))
+        by = tuple((scalars.column_sql(name), name) for name in counted.shown)
+        result = replace(self.result(), columns=counted.columns, grouped=Grouped(by, (), None))
+        return PhysicalPlan(
+            query=self.query,
+            stream=False,
+            steps=(read, *fills, *self.terms.values(), *self.keys, *together, kernel, result),
+            emit={},
+            selected=self.selected(read, travelling),
+            roles=self.names.roles,
+            flags=self.flags,
+        )
 
     def slices(self, kernel: Kernel) -> Slices | None:
         length = self.plan.scan.slice
@@ -135,6 +174,7 @@ class _Planner(Columns):
             cross=cross,
             stacks=not construction.basic,
             time=self.names.roles["time"] if computes_with_time else self.query.time,
+            furthest=self.query.furthest,
         )
 
     def negated_state(self, negation: Negation) -> NegatedState:
@@ -291,10 +331,12 @@ class _Planner(Columns):
             columns = [(scalars.sql(output.value), output.name) for output in self.query.returns]
             if self.query.composite is not None:
                 columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
-        return Result(
-            columns=None if columns is None else tuple(columns),
-            variables=tuple(variable.name for variable in self.query.positive),
-            times=Ends(self.query.first.name, self.query.last.name, at_window_end=bool(self.query.trailing)),
+        return self.grouped(
+            Result(
+                columns=None if columns is None else tuple(columns),
+                variables=tuple(variable.name for variable in self.query.positive),
+                times=Ends(self.query.first.name, self.query.last.name, at_window_end=bool(self.query.trailing)),
+            )
         )
 
     def emit(self) -> dict[str, tuple[str, ...]]:

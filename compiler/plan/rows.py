@@ -143,6 +143,12 @@ def row_plan(clause: RowClause, text: str, filename: str, stream: bool = False) 
     return plan
 
 
+def plan_of(clause: RowClause, automaton: Automaton, found: list[Diagnostic]) -> RowPlan:
+    """The plan of a clause whose automaton is known; what is wrong with it is added to `found`."""
+    planner = _Planner(clause, automaton, stream=False, found=found)
+    return planner.plan()
+
+
 @dataclass
 class _Planner:
     clause: RowClause
@@ -254,6 +260,8 @@ class _Planner:
                 return self._looked_up(node)
             case exp.Not() if isinstance(unparenthesised(node.this), exp.Is):
                 return Operation("NOT", (self._condition(node.this),))
+            case exp.Is(expression=exp.Boolean(this=True)):
+                return Operation("IS TRUE", (self._condition(node.this),))
             case exp.Is() if isinstance(node.expression, exp.Null):
                 return Operation("IS NULL", (self._condition(node.this),))
             case exp.Not():
@@ -409,9 +417,9 @@ def _steps(node: exp.Expr) -> bool:
 def place(node: exp.Expr, otherwise: Span) -> Span:
     """From the first name in it to the last."""
     places = [part.meta for part in node.walk() if "start" in part.meta]
-    if not places:
-        return otherwise
-    return Span(min(each["start"] for each in places), max(each["end"] for each in places) + 1)
+    spans = [part.meta["span"] for part in node.walk() if "span" in part.meta]
+    spans += [Span(each["start"], each["end"] + 1) for each in places]
+    return Span(min(each.start for each in spans), max(each.end for each in spans)) if spans else otherwise
 
 
 def context(clause: RowClause, automaton: Automaton) -> int:

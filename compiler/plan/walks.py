@@ -127,7 +127,7 @@ class Walks(Estimate):
 
     def survival(self, branch: BranchPlan, group: GroupPlan) -> float:
         """The probability that a group does not forbid a match."""
-        return 1.0 if group.group.fold == "collect" else math.exp(-self.added(branch, group))
+        return 1.0 if group.group.fold != "none" else math.exp(-self.added(branch, group))
 
     def added(self, branch: BranchPlan, each: GroupPlan) -> float:
         """How many events, or combinations of them, could be added to a match: in its window, or between neighbours."""

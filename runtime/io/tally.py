@@ -29,12 +29,14 @@ from sase.runtime.events import (
     is_there,
     names_of,
     own_tables,
+    pairs,
     quoted,
     reason,
     record,
     rejected,
     types_there,
 )
+from sase.runtime.io.meters import Meter, is_large_and_columnar
 
 Tell = Callable[[SaseRunError], None]
 Watched = tuple[DataFrame, Events, Source]
@@ -75,6 +77,7 @@ class Tally:
         self._observation = Observation(self._name)
         self._metrics: list[Column] = []
         self._watched: Watched | None = None
+        self._metered: Metered | None = None
 
     def watch(self, united: DataFrame, events: Events, source: Source) -> DataFrame:
         """The events, counted as they pass. One with several flaws counts for the first of them."""
@@ -83,6 +86,11 @@ class Tally:
         for words, flaw in flaws(united, source).items():
             self._metrics.append(F.expr(f"count_if({' AND '.join([*sound, flaw])}) AS {quoted(words)}"))
             sound.append(f"NOT ({flaw})")
+        if not self._strict and not is_remote() and all(is_large_and_columnar(frame) for _, frame in pairs(events)):
+            meter = Meter(flaws(united, source))
+            self._metered = Metered(meter)
+            _listener(united).expect(self._name, Expected(self.watched, self._metered))
+            return meter.watched(united)
         observed = united.observe(self._observation, *self._metrics)
         return observed.where(_flawless(united, source)) if self._strict else observed
 
@@ -93,7 +101,9 @@ class Tally:
 
     def counts(self) -> Counts:
         """The counts, once the first action is over. Waits for it."""
-        united, _, source = self.watched
+        united, events, source = self.watched
+        if self._metered is not None and (seen := self._metered.wait()) is not None:
+            return _counts(seen, source, _absent(events, source))
         try:
             return _counts(self._observation.get, source)
         except Exception:
@@ -114,8 +124,7 @@ class Tally:
         """Logs what was left out, and types that no event has, as soon as the first action is over. `tell` is told why
         an action has failed before. (Not in Spark Connect, which has nobody to ask.)"""
         if not is_remote():
-            spark = self.watched[0].sparkSession
-            _actions.setdefault(spark, _Actions(spark)).expect(self._name, self.watched, tell)
+            _listener(self.watched[0]).expect(self._name, Expected(self.watched, self._metered, _warn, tell))
             return
         # Spark Connect fills a mapping, as long as there is a DataFrame with the observation.
         waiting = [self._observation.get, ref(self._observation), self.watched]
@@ -133,6 +142,38 @@ def _flawless(united: DataFrame, source: Source) -> Column:
     return case
 
 
+class Metered:
+    """A meter, and what it said at the end of the first action that read the events: None if it could not tell."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self._seen: dict[str, int] | None = None
+        self._done = threading.Event()
+
+    def done(self, seen: dict[str, int] | None) -> None:
+        self._seen = seen
+        self._done.set()
+
+    def wait(self) -> dict[str, int] | None:
+        """Spark tells its listeners soon after an action is over."""
+        self._done.wait(_PATIENCE)
+        return self._seen
+
+
+_PATIENCE = 30.0
+"""Seconds after which the events are counted on their own."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A tally that waits for an action. `then` is told what was seen, the tally's events, and if all were read."""
+
+    watched: Watched
+    metered: Metered | None = None
+    then: Callable[[Mapping[str, int], Watched, bool, bool], None] | None = None
+    tell: Tell | None = None
+
+
 class _Actions:
     """Is told by Spark of every action of a session, as long as a tally waits for one: no thread waits."""
 
@@ -141,30 +182,44 @@ class _Actions:
         spark_of_java: Any = spark.sparkContext._jvm.org.apache.spark  # type: ignore[union-attr]
         self._utils: Any = spark_of_java.sql.api.python.PythonSQLUtils
         self._trace: Callable[[Any], str] = spark_of_java.util.Utils.exceptionString
-        self._expected: dict[str, tuple[Watched, Tell | None]] = {}
+        self._expected: dict[str, Expected] = {}
         self._lock = threading.Lock()
 
-    def expect(self, name: str, watched: Watched, tell: Tell | None) -> None:
+    def expect(self, name: str, expected: Expected) -> None:
         with self._lock:
             if not self._expected:
                 ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
                 self._session.listenerManager().register(self)
-            self._expected[name] = watched, tell
+            self._expected[name] = expected
 
     def onSuccess(self, action: str, execution: Any, nanoseconds: int) -> None:
-        metrics = execution.observedMetrics()
+        metrics, plan = execution.observedMetrics(), execution.executedPlan()
+        observed, text = set(metrics.keys().mkString("\n").split("\n")), plan.toString()
         with self._lock:
-            names = self._expected.keys() & set(metrics.keys().mkString("\n").split("\n"))
-            seen = [(name, self._expected.pop(name)) for name in names]
+            meters = any(expected.metered for expected in self._expected.values())
+            analyzed = execution.analyzed().toString() if meters else ""
+            names = [
+                name
+                for name, expected in self._expected.items()
+                if (name in observed if expected.metered is None else expected.metered.meter.is_in(analyzed))
+            ]
+            over = [(name, self._expected.pop(name)) for name in names]
             if not self._expected:
                 self._session.listenerManager().unregister(self)
-        for name, (watched, _) in seen:
-            row: Row = CPickleSerializer().loads(self._utils.toPyRow(metrics.apply(name)))  # type: ignore[no-untyped-call]
-            plan = execution.executedPlan().toString()
-            # Without a shuffle, a limit ends the reading early, and nobody knows what would have come.
-            every = "Limit" not in plan or "Exchange" in plan
-            # Spark waits for its listeners, and a look at the events is a job of its own.
-            threading.Thread(target=_warn, args=[row.asDict(), watched, every], name="sase-tally", daemon=True).start()
+        # Without a shuffle, a limit ends the reading early, and nobody knows what would have come.
+        every = "Limit" not in text or "Exchange" in text
+        for name, expected in over:
+            seen: dict[str, int] | None
+            if expected.metered is not None:
+                seen = expected.metered.meter.seen(plan)
+                expected.metered.done(seen)
+            else:
+                row: Row = CPickleSerializer().loads(self._utils.toPyRow(metrics.apply(name)))  # type: ignore[no-untyped-call]
+                seen = row.asDict()
+            if expected.then is not None and seen is not None:
+                # Spark waits for its listeners, and a look at the events is a job of its own.
+                told = [seen, expected.watched, every, expected.metered is not None]
+                threading.Thread(target=expected.then, args=told, name="sase-tally", daemon=True).start()
 
     def onFailure(self, action: str, execution: Any, exception: Any) -> None:
         if "AnalysisException" in exception.getClass().getName():
@@ -172,7 +227,11 @@ class _Actions:
         # Not the analysed plan: asking for what has failed raises inside of a callback, where py4j may wait for ever.
         plan = execution.logical().toString()
         with self._lock:
-            tells = [tell for name, (_, tell) in self._expected.items() if tell is not None and name in plan]
+            tells = [
+                expected.tell
+                for name, expected in self._expected.items()
+                if expected.tell and (name in plan or (expected.metered and expected.metered.meter.is_in(plan)))
+            ]
         for tell in tells:
             tell(failure(f": {self._trace(exception)}"))  # as py4j begins a trace
 
@@ -183,6 +242,11 @@ class _Actions:
 _actions: WeakKeyDictionary[SparkSession, _Actions] = WeakKeyDictionary()
 
 
+def _listener(frame: DataFrame) -> _Actions:
+    spark = frame.sparkSession
+    return _actions.setdefault(spark, _Actions(spark))
+
+
 def _wait(numbers: Mapping[str, int], observation: ref[Observation], watched: Watched) -> None:
     while not numbers and observation() is not None:
         time.sleep(0.2)
@@ -190,9 +254,9 @@ def _wait(numbers: Mapping[str, int], observation: ref[Observation], watched: Wa
         _warn(numbers, watched)
 
 
-def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True) -> None:
+def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True, metered: bool = False) -> None:
     _, events, source = watched
-    counts = _counts(seen, source)
+    counts = _counts(seen, source, _absent(events, source) if metered and every else () if metered else None)
     if counts.rejected:
         logging.getLogger("sase").warning("rejected: %s", counts.rejected)
     if every:
@@ -201,11 +265,13 @@ def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True) -> None
                 logging.getLogger("sase").warning(text)
 
 
-def _counts(seen: Mapping[str, int], source: Source) -> Counts:
+def _counts(seen: Mapping[str, int], source: Source, unseen: Sequence[str] | None = None) -> Counts:
+    """Types that no event has are given, or to be told by bits that were observed."""
     others = {words: count for words, count in seen.items() if words != "all" and not words.startswith(_SEEN)}
     flawed = {words: count for words, count in others.items() if count}
-    bits = "".join(f"{seen[f'{_SEEN}{at}'] or 0:0{_BITS}b}"[::-1] for at in range(len(_seen(source))))
-    unseen = [name for name, bit in zip(source.types, bits, strict=False) if bit == "0"]
+    if unseen is None:
+        bits = "".join(f"{seen[f'{_SEEN}{at}'] or 0:0{_BITS}b}"[::-1] for at in range(len(_seen(source))))
+        unseen = [name for name, bit in zip(source.types, bits, strict=False) if bit == "0"]
     return Counts(seen["all"] - sum(flawed.values()), flawed, tuple(unseen))
 
 
@@ -228,13 +294,24 @@ def _bit(column: str, types: Sequence[str]) -> Column:
     return reduce(lambda case, pair: case.when(*pair), pairs[1:], F.when(*pairs[0])).cast("bigint")
 
 
+def _absent(events: Events, source: Source) -> list[str]:
+    """The types that no event has, by a look at the first events, and at all of those types that these do not have."""
+    there, every = types_there(events, source, LOOK)
+    own = {name: frame for name, frame in pairs(events) if name is not None}
+    rest = [name for name in source.types if name not in there and name not in own]
+    absent = {name for name in rest if every or not is_there(events, source, name)}
+    return [name for name in source.types if name in absent or (name in own and not own[name].head(1))]
+
+
 def _unseen_types(counts: Counts, events: Events, source: Source) -> list[str]:
     """A type that no event has is misspelled, more often than not. Only then are some events looked at once more."""
     own = own_tables(events)
     found = [f"the table of the {name} events is empty" for name in counts.unseen if name in own]
     if shared := [name for name in counts.unseen if name not in own]:
         there, every = types_there(events, source, LOOK)
-        unknown = [name for name in shared if name not in there and (every or not is_there(events, source, name))]
+        # `source.where` may have kept all events of a type from being read.
+        certain = every or not source.where
+        unknown = [name for name in shared if name not in there and (certain or not is_there(events, source, name))]
         found += [unknown_type(name, there, every) for name in unknown]
     return found
 

@@ -60,7 +60,7 @@ class Program:
     code: list[tuple[int, int, int]] = field(default_factory=list)
     constants: list[int] = field(default_factory=list)
     terms: list[str] = field(default_factory=list)
-    addresses: list[tuple[int, int, int]] = field(default_factory=list)
+    addresses: list[tuple[int, int, int, int]] = field(default_factory=list)
     sets: list[tuple[str, ...]] = field(default_factory=list)
     aggregates: list[tuple[int, int, int, int]] = field(default_factory=list)
     ranked: list[set[str]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Program:
             begins=np.array([places.get(symbol, (0, 0))[0] for symbol in symbols], np.int64),
             ends=np.array([places.get(symbol, (0, 0))[1] for symbol in symbols], np.int64),
             constants=np.array(self.constants, np.int64),
-            addresses=table(self.addresses, 3),
+            addresses=table(self.addresses, 4),
             sets=table([[int(symbol in names) for symbol in symbols] for names in self.sets], max(len(symbols), 1)),
             aggregates=table(self.aggregates, 4),
             variable=np.array([variables.index(symbol) for symbol in symbols], np.int64),
@@ -139,36 +139,37 @@ class Program:
         return -1 if variables is None else _number(self.sets, tuple(sorted(variables)))
 
     def _address(self, at: At | Classifier) -> int:
-        return _number(self.addresses, (self._set(at.variables), int(at.first), at.offset))
+        before = int(isinstance(at, At) and at.before)
+        return _number(self.addresses, (self._set(at.variables), int(at.first), at.offset, before))
 
     def _aggregate(self, over: Over) -> Kind:
         group = self._set(over.variables)
         if over.function == "count":
             term = -1 if over.column is None else _number(self.terms, over.column)
             real = int(over.column is not None and _kind(self.types[over.column], over.column).name == "real")
-            self._push(k.COUNT, _number(self.aggregates, (group, k.LEAST, term, real)))
+            self._push(k.COUNT, _number(self.aggregates, (group, k.LEAST, term, real)), int(over.before))
             return Kind("exact")
         if over.function == "array_agg" or over.column is None:
             raise Unfit("a condition does not look into array_agg")
         kind, term = _kind(self.types[over.column], over.column), _number(self.terms, over.column)
         real = kind.name == "real"
         if over.function in ("min", "max"):
-            self._fold(group, k.LEAST if over.function == "min" else k.GREATEST, term, real)
+            self._fold(group, k.LEAST if over.function == "min" else k.GREATEST, term, real, over.before)
             return kind
         if kind.name not in ("exact", "real"):
             raise Unfit(f"{over.function}({over.column}) adds up numbers, and these are {self.types[over.column]}")
-        aggregate = self._fold(group, k.SUM, term, real)
+        aggregate = self._fold(group, k.SUM, term, real, over.before)
         if over.function == "sum":
             return kind
         self._as_real(kind)
-        self._push(k.COUNT, aggregate)
+        self._push(k.COUNT, aggregate, int(over.before))
         self._as_real(Kind("exact"))
         self._push(k.DIVIDE_REAL)
         return _REAL_KIND
 
-    def _fold(self, group: int, function: int, term: int, real: bool) -> int:
+    def _fold(self, group: int, function: int, term: int, real: bool, before: bool) -> int:
         aggregate = _number(self.aggregates, (group, function, term, int(real)))
-        self._push(k.AGGREGATE_REAL if real else k.AGGREGATE, aggregate)
+        self._push(k.AGGREGATE_REAL if real else k.AGGREGATE, aggregate, int(before))
         return aggregate
 
     # ---- operators ------------------------------------------------------------------------------
@@ -187,6 +188,10 @@ class Program:
         if sign == "IS NULL":
             self._value(parts[0])
             self._push(k.IS_NULL)
+            return _TRUTH
+        if sign == "IS TRUE":
+            self._truth(self._value(parts[0]), sign)
+            self._push(k.IS_TRUE)
             return _TRUTH
         begin = len(self.code)
         left = self._value(parts[0])

@@ -30,17 +30,18 @@ Floats = NDArray[np.float64]
 (
     LOAD, LOAD_REAL, CONSTANT, NOTHING, COUNT, AGGREGATE, AGGREGATE_REAL, NUMBER, LABEL, TO_REAL,
     ADD, SUBTRACT, MULTIPLY, ADD_REAL, SUBTRACT_REAL, MULTIPLY_REAL, DIVIDE_REAL,
-    COMPARE, COMPARE_REAL, AND, OR, NOT, IS_NULL,
-) = range(23)  # fmt: skip
+    COMPARE, COMPARE_REAL, AND, OR, NOT, IS_NULL, IS_TRUE,
+) = range(24)  # fmt: skip
 """Operations. The second column of a program is what they are about: an address, a constant, an aggregate, or for
-comparisons one of EQ .. GE; the third the term, and for TO_REAL how many digits are behind the point."""
+comparisons one of EQ .. GE; the third the term, for TO_REAL how many digits are behind the point, and for aggregates 1
+where the row at hand is left out."""
 
 EQ, NE, LT, LE, GT, GE = range(6)
 
 SUM, LEAST, GREATEST = range(3)
 
-SET, IS_FIRST, OFFSET = range(3)
-"""Columns of `Conditions.addresses`. A set of -1 is that of all variables."""
+SET, IS_FIRST, OFFSET, BEFORE = range(4)
+"""Columns of `Conditions.addresses`. A set of -1 is that of all variables; 1 in BEFORE leaves out the row at hand."""
 
 GROUPED, FUNCTION, TERM, IS_REAL = range(4)
 """Columns of `Conditions.aggregates`; a term of -1 counts rows."""
@@ -56,7 +57,7 @@ class Conditions(NamedTuple):
     begins: Ints  # [position + 1]: the program of its variable, empty where there is none,
     ends: Ints  # and where it ends
     constants: Ints
-    addresses: Ints  # [address, 3]
+    addresses: Ints  # [address, 4]
     sets: Ints  # [set, position]: 1 if it is of the set
     aggregates: Ints  # [aggregate, 4]
     variable: Ints  # [position]: the number of its variable
@@ -90,7 +91,7 @@ def _table(*shape: int) -> Ints:
 
 
 NO_CONDITIONS = Conditions(
-    _table(0, 3), _table(0), _table(0), _table(0), _table(0, 3), _table(0, 0), _table(0, 4), _table(0)
+    _table(0, 3), _table(0), _table(0), _table(0), _table(0, 4), _table(0, 0), _table(0, 4), _table(0)
 )
 NO_TERMS = Terms(_table(0, 0), np.zeros((0, 0)), _table(0, 0))
 
@@ -217,7 +218,8 @@ def holds(
         operation, about, term = program[at, 0], program[at, 1], program[at, 2]
         if operation in (LOAD, LOAD_REAL, LABEL):
             top += 1
-            element = _element(conditions, trail, about, depth)
+            known = depth - conditions.addresses[about, BEFORE]
+            element = _element(conditions, trail, about, known) if known >= 0 else -1
             nulls[top] = 1 if element < 0 else 0
             if element >= 0:
                 if operation == LABEL:
@@ -238,14 +240,15 @@ def holds(
         elif operation == COUNT:
             top += 1
             nulls[top] = 0
-            stack[top] = trail.seen[about, depth]
+            stack[top] = trail.seen[about, depth - term] if depth >= term else 0
         elif operation in (AGGREGATE, AGGREGATE_REAL):
             top += 1
-            nulls[top] = 1 if trail.seen[about, depth] == 0 else 0
-            if operation == AGGREGATE:
-                stack[top] = trail.whole[about, depth]
-            else:
-                reals[top] = trail.real[about, depth]
+            nulls[top] = 1 if depth < term or trail.seen[about, depth - term] == 0 else 0
+            if nulls[top] == 0:
+                if operation == AGGREGATE:
+                    stack[top] = trail.whole[about, depth - term]
+                else:
+                    reals[top] = trail.real[about, depth - term]
         elif operation == NUMBER:
             top += 1
             nulls[top] = 0
@@ -254,6 +257,9 @@ def holds(
             reals[top] = stack[top] / 10.0**term
         elif operation == NOT:
             stack[top] = 1 - stack[top]
+        elif operation == IS_TRUE:
+            stack[top] = 1 if nulls[top] == 0 and stack[top] == 1 else 0
+            nulls[top] = 0
         elif operation == IS_NULL:
             stack[top] = nulls[top]
             nulls[top] = 0

@@ -55,6 +55,16 @@ def encode_pattern(pattern: Pattern) -> Encoding:
     return Encoding(terms.columns, terms.domains, terms.booleans, _tables(pattern, terms.columns))
 
 
+def no_terms(pattern: Pattern) -> Terms:
+    """Those of a pattern whose events are told by their state bits alone; ValueError where more is asked of them."""
+    _validate(pattern)
+    if pattern.where or any(component.where for component in pattern.negated):
+        raise ValueError("no comparisons between events are possible here")
+    if any(None in (component.after, component.before) for component in pattern.negated):
+        raise ValueError("a negated component stands between two others here")
+    return terms_of(())
+
+
 def terms_of(clauses: Iterable[Clause]) -> Terms:
     atoms = list(chain.from_iterable(clauses))
     columns = tuple(dict.fromkeys(chain.from_iterable(map(_columns, atoms))))

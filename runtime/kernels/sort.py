@@ -1,9 +1,11 @@
 """The order of rows by (code, time): where events that arrive in any order become groups in the order of time.
 
 A comparison sort does not know what is common here: few groups against rows, and time that rises but for the places
-where one block of a shuffle ends and the next begins. So rows are numbered by group with a hash table, spread over the
-groups by counting, which keeps their order, and within a group the runs that are there already are merged. That is one
-pass over the rows for each doubling of the runs, and none for a group that has come in order.
+where one block of a shuffle ends and the next begins. So rows are numbered by group, spread over the groups by
+counting, which keeps their order, and within a group the runs that are there already are merged. That is one pass over
+the rows for each doubling of the runs, and none for a group that has come in order. Codes that lie close together are
+numbers of groups already, of which some may be empty; others are numbered with a hash table, which takes as long as all
+the rest.
 
 Without numba it is numpy's `lexsort`, which gives the same order.
 """
@@ -22,6 +24,10 @@ _MIX = 0x1E3779B97F4A7C15
 """2^64 over the golden ratio, less its highest bit: near and far codes are spread over the table alike."""
 
 
+_CLOSE = 2
+"""How many numbers of groups may be reserved for each row."""
+
+
 def sorting(code: Ints, time: Ints, jit: bool = True) -> Ints:
     """The rows in the order of (code, time); those that agree on both as they stand."""
     compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
@@ -29,10 +35,15 @@ def sorting(code: Ints, time: Ints, jit: bool = True) -> Ints:
         return np.lexsort((time, code)).astype(np.int64, copy=False)
     number, spread = compiled
     code, time = np.ascontiguousarray(code), np.ascontiguousarray(time)
-    group = np.empty(len(code), np.int32)
-    codes = number(code, group)
-    rank = np.empty(len(codes), np.int64)
-    rank[np.argsort(codes)] = np.arange(len(codes))
+    low, high = (int(code.min()), int(code.max())) if len(code) else (0, 0)
+    if high - low <= _CLOSE * len(code):
+        group = (code - low).astype(np.int32)
+        rank = np.arange(high - low + 1)
+    else:
+        group = np.empty(len(code), np.int32)
+        codes = number(code, group)
+        rank = np.empty(len(codes), np.int64)
+        rank[np.argsort(codes)] = np.arange(len(codes))
     order: Ints = spread(group, rank, time)
     return order
 

@@ -1,4 +1,4 @@
-"""Aggregates over all that has arrived, in a worker: rows sorted by slice and place in, the same rows with columns out.
+"""Aggregates over all that has arrived, in a worker: rows of slices in, those of the slices' own with columns out.
 
 A slice has the rows of its own time, copies of those that the window leaves while it passes over the slice, and the
 totals of the slices in between. Sums are exact, and rounded once, so that the answer does not depend on the slices.
@@ -6,22 +6,33 @@ totals of the slices in between. Sums are exact, and rounded once, so that the a
 
 from __future__ import annotations
 
-import math
-import pickle
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Context, Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels import arrivals as k
+from sase.runtime.kernels.encode import changes
+from sase.runtime.kernels.sequences import Ints
+from sase.runtime.operator.sorting import in_order
+from sase.runtime.operator.words import (
+    Truths,
+    decimals_of,
+    ints_of,
+    powers_of_ten,
+    to_add,
+    to_compare,
+    truths_of,
+    zeros_of,
+)
 
 OWN, COPY, TOTAL = 2, 1, 0
-UNIT = 2**1074
-"""Every double is a whole number of these parts of one."""
-_EXACT = Context(prec=100)
+FIRST = -(2**63)
+"""The time of a slice's totals: they come before all its rows."""
 
 
 @dataclass(frozen=True)
@@ -43,231 +54,397 @@ class Task:
     running: tuple[Running, ...]
     columns: tuple[str, ...]
     type: str
-    order: str | None
+    tie_breaker: str | None
     types: tuple[str, ...]
     """The events that get the columns."""
     within: int | None
+    jit: bool = True
+    chunk_rows: int = 262_144
+
+    # How rows are sorted.
+    time = "ticks"
+    code = "slice"
+    by = ("slice",)
+
+    @property
+    def order(self) -> str | None:
+        return None if self.tie_breaker is None else str(self.columns.index(self.tie_breaker))
+
+
+@dataclass(frozen=True)
+class Arriving:
+    """The columns of a stream: events of `types` get them when they are released."""
+
+    running: tuple[Running, ...]
+    type: str
+    types: tuple[str, ...]
+    within: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What is read for them."""
+        return tuple(dict.fromkeys((self.type, *(each.attribute for each in self.running))))
+
+
+class Rows(NamedTuple):
+    """Sorted by slice and place; `begins` marks the first row of each place."""
+
+    slices: Ints
+    ticks: Ints
+    begins: Truths
+    wanted: Truths
+
+
+class Entries(NamedTuple):
+    """Values that are inside the window, in the order of time, as the kernel has them."""
+
+    ticks: Ints
+    high: Ints
+    low: Ints
+
+
+NOTHING = Entries(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 class Sum:
     """`avg`, `sum` and `count`. What is added is taken out again, exactly, when the window has left it."""
 
-    def __init__(self, running: Running, within: int | None) -> None:
-        self.running, self.within = running, within
-        self.total, self.count = 0, 0
-        self.special = [0, 0, 0]  # NaN, infinity, -infinity
-        self.unit = 1
-        self.inside: deque[tuple[int, Any]] = deque()
+    size = 4 + k.LIMBS
 
-    def add(self, value: Any, times: int = 1) -> None:
-        self.count += times
-        if self.running.kind == "count":
-            return
-        match value:
-            case float() if not math.isfinite(value):
-                self.special[0 if math.isnan(value) else 1 if value > 0 else 2] += times
-            case float():
-                self.unit = UNIT
-                above, below = value.as_integer_ratio()
-                self.total += times * above * (UNIT // below)
-            case Decimal():
-                scale = -value.as_tuple().exponent  # type: ignore[operator]
-                self.unit = 10**scale
-                self.total += times * int(value.scaleb(scale, _EXACT))
-            case _:
-                self.total += times * int(value)
+    def __init__(self, running: Running, within: int | None, jit: bool, inside: Entries = NOTHING) -> None:
+        self.running, self.within, self.jit = running, within, jit
+        self.inside = inside
+        self.limbs, self.counts = np.zeros(k.LIMBS, np.int64), np.zeros(4, np.int64)
+        self.edges = np.array([k.LIMBS, -1])
+        self.current = np.zeros(2, np.int64)
 
-    def arrive(self, ticks: int, value: Any) -> None:
-        self.add(value)
+    def arrive(self, rows: Rows, values: pa.Array | pa.ChunkedArray, feeds: Truths, bases: Bases) -> pa.Array:
+        """The column of these rows; NULL where it is not wanted."""
+        counted = self.running.kind == "count"
+        kind, high, low, scale = (k.COUNT, *zeros_of(len(feeds)), 0) if counted else to_add(values)
+        inside, old = self.inside, len(self.inside.ticks)
+        result = _Result(self.running, old + len(feeds))
+        divisors = np.array([1, *powers_of_ten(scale)], np.int64)
+        begin, failed = k.kernel("sums", self.jit)(
+            kind,
+            k.AVERAGE if self.running.kind == "avg" else k.TOTAL,
+            -1 if self.within is None else self.within,
+            old if self.current[0] else 0,
+            *(part := _behind(inside, rows, high, low, feeds, int(self.current[1]))),
+            divisors,
+            self.limbs,
+            self.counts,
+            self.edges,
+            self.current,
+            *bases.sums(self),
+            *result.words,
+        )
+        if failed >= 0:
+            raise result.too_large(sum(int(limb) << (32 * at) for at, limb in enumerate(self.limbs[k.ONE :])))
         if self.within is not None:
-            self.inside.append((ticks, value))
+            kept = np.flatnonzero(part[5][begin:]) + begin
+            kept = kept[part[0][kept] == self.current[1]]
+            self.inside = Entries(*(part[each][kept] for each in (1, 3, 4)))
+        return result.column(old, values.type)
 
-    def merge(self, part: tuple[int, int, list[int], int]) -> None:
-        total, count, special, unit = part
-        self.total, self.count, self.unit = self.total + total, self.count + count, max(unit, self.unit)
-        self.special = [one + other for one, other in zip(self.special, special, strict=True)]
+    def of_groups(self, group: Ints, groups: int, values: pa.Array, feeds: Truths) -> Ints:
+        """A line of numbers for each group, which `merged` adds up."""
+        counted = self.running.kind == "count"
+        kind, high, low, _ = (k.COUNT, *zeros_of(len(feeds)), 0) if counted else to_add(values)
+        limbs, counts = np.zeros((groups, k.LIMBS), np.int64), np.zeros((groups, 4), np.int64)
+        edges = np.tile(np.array([k.LIMBS, -1]), (groups, 1))
+        k.kernel("gathered", self.jit)(kind, *_given(group, high, low, feeds), limbs, counts, edges)
+        return np.hstack([counts, limbs])
 
-    def part(self) -> tuple[int, int, list[int], int]:
-        return self.total, self.count, self.special, self.unit
-
-    def at(self, ticks: int) -> Any:
-        while self.inside and self.within is not None and self.inside[0][0] <= ticks - self.within:
-            self.add(self.inside.popleft()[1], -1)
-        kind = self.running.kind
-        if kind == "count":
-            return self.count
-        if self.count == 0:
-            return None
-        nan, above, below = self.special
-        if nan or (above and below):
-            return math.nan
-        if above or below:
-            return math.inf if above else -math.inf
-        if kind == "avg":
-            return _quotient(self.total, self.count * self.unit)
-        return _sum(self.total, self.unit, self.running)
+    @staticmethod
+    def merged(one: Ints, other: Ints) -> Ints:
+        return one + other
 
 
 class Extreme:
     """`min` and `max`: a queue in which each value is better than all behind it."""
 
-    def __init__(self, running: Running, within: int | None) -> None:
-        self.running, self.within = running, within
-        self.best: Any = None
-        self.inside: deque[tuple[int, Any]] = deque()
+    size = 3
 
-    def is_better(self, one: Any, other: Any) -> bool:
-        """Or as good. NaN is above everything."""
-        first, second = (isinstance(one, float) and math.isnan(one)), (isinstance(other, float) and math.isnan(other))
-        if first or second:
-            return first if self.running.kind == "max" else second
-        return bool(one >= other) if self.running.kind == "max" else bool(one <= other)
+    def __init__(self, running: Running, within: int | None, jit: bool, inside: Entries = NOTHING) -> None:
+        self.running, self.within, self.jit = running, within, jit
+        self.most = running.kind == "max"
+        self.inside = inside
+        self.current = 0
 
-    def arrive(self, ticks: int, value: Any) -> None:
-        while self.inside and self.is_better(value, self.inside[-1][1]):
-            self.inside.pop()
-        self.inside.append((ticks, value))
+    def arrive(self, rows: Rows, values: pa.Array | pa.ChunkedArray, feeds: Truths, bases: Bases) -> pa.Array:
+        high, low = to_compare(values)
+        inside, old = self.inside, len(self.inside.ticks)
+        result = _Result(self.running, old + len(feeds), words=2)
+        queue = np.empty(old + len(feeds), np.int64)
+        part = _behind(inside, rows, high, low, feeds, self.current)
+        head, tail = k.kernel("extremes", self.jit)(
+            self.most,
+            -1 if self.within is None else self.within,
+            *part,
+            *bases.extremes(self),
+            *result.words,
+            queue,
+        )
+        if len(part[0]):
+            self.current = int(part[0][-1])
+        kept = queue[head:tail]
+        self.inside = Entries(*(part[each][kept] for each in (1, 3, 4)))
+        return result.column(old, values.type)
 
-    def merge(self, part: Any) -> None:
-        if part is not None and (self.best is None or self.is_better(part, self.best)):
-            self.best = part
+    def of_groups(self, group: Ints, groups: int, values: pa.Array, feeds: Truths) -> Ints:
+        high, low = to_compare(values)
+        best_high, best_low, known = *zeros_of(groups), np.zeros(groups, np.bool)
+        best_high, best_low = best_high.copy(), best_low.copy()
+        k.kernel("best", self.jit)(self.most, *_given(group, high, low, feeds), best_high, best_low, known)
+        return np.stack([known.astype(np.int64), best_high, best_low], axis=1)
 
-    def part(self) -> Any:
-        return self.inside[0][1] if self.inside else None
-
-    def at(self, ticks: int) -> Any:
-        while self.inside and self.within is not None and self.inside[0][0] <= ticks - self.within:
-            self.inside.popleft()
-        found = self.part()
-        if found is None or (self.best is not None and self.is_better(self.best, found)):
-            return self.best
-        return found
-
-
-def _quotient(total: int, count: int) -> float:
-    """Of whole numbers, Python's quotient is the nearest double."""
-    try:
-        return total / count
-    except OverflowError:
-        return math.inf if total > 0 else -math.inf
-
-
-def _sum(total: int, unit: int, running: Running) -> Any:
-    if running.result == "double":
-        return _quotient(total, unit)
-    if running.result == "bigint":
-        if not -(2**63) <= total < 2**63:
-            raise SaseRunError(f"{running.name} is {total}, which does not fit into 64 bits: take the avg*, or cast it")
-        return total
-    scale = int(running.result.rpartition(",")[2].rstrip(")"))
-    return Decimal(total * 10**scale // unit).scaleb(-scale, _EXACT)
+    def merged(self, one: Ints, other: Ints) -> Ints:
+        if not one[0] or not other[0]:
+            return one if one[0] else other
+        return one if k.is_better(self.most, *map(int, (one[1], one[2], other[1], other[2]))) else other
 
 
-class Group:
-    """What has arrived in a slice, so far."""
+Aggregate = Sum | Extreme
 
-    def __init__(self, task: Task) -> None:
-        self.aggregates: list[Sum | Extreme] = [
-            (Extreme if running.kind in ("min", "max") else Sum)(running, task.within) for running in task.running
-        ]
 
-    def merge(self, payload: bytes) -> None:
-        for aggregate, part in zip(self.aggregates, pickle.loads(payload), strict=True):
-            aggregate.merge(part)
+def aggregates(running: Sequence[Running], within: int | None, jit: bool) -> list[Aggregate]:
+    return [(Extreme if each.kind in ("min", "max") else Sum)(each, within, jit) for each in running]
 
-    def arrive(self, kind: str, ticks: int, values: Sequence[Any]) -> None:
-        for aggregate, value in zip(self.aggregates, values, strict=True):
-            if value is not None and kind in aggregate.running.types:
-                aggregate.arrive(ticks, value)
 
-    def payload(self) -> bytes:
-        return pickle.dumps([aggregate.part() for aggregate in self.aggregates])
+class Bases:
+    """What a slice begins with: the totals of the slices that its window holds as a whole, as lines of `of_groups`."""
 
-    def at(self, ticks: int) -> list[Any]:
-        return [aggregate.at(ticks) for aggregate in self.aggregates]
+    def __init__(self, of: Sequence[Aggregate]) -> None:
+        self.of = of
+        self.lines: dict[int, list[Ints]] = {}
+
+    def add(self, slice: int, payload: bytes) -> None:
+        ends = np.cumsum([each.size for each in self.of])
+        lines = np.split(np.frombuffer(payload, np.int64), ends[:-1])
+        self.merge(slice, lines)
+
+    def merge(self, slice: int, lines: Sequence[Ints]) -> None:
+        known = self.lines.get(slice)
+        if known is not None:
+            lines = [each.merged(one, other) for each, one, other in zip(self.of, known, lines, strict=True)]
+        self.lines[slice] = list(lines)
+
+    def forget(self, before: int) -> None:
+        self.lines = {slice: lines for slice, lines in self.lines.items() if slice >= before}
+
+    def payload(self, slice: int) -> bytes:
+        return np.concatenate(self.lines[slice]).tobytes()
+
+    def sums(self, of: Sum) -> tuple[Any, ...]:
+        slices, lines = self._table(of, of.size)
+        return _given(slices, lines[:, 4:], lines[:, :4])
+
+    def extremes(self, of: Extreme) -> tuple[Any, ...]:
+        slices, lines = self._table(of, of.size)
+        there = lines[:, 0] != 0
+        return _given(slices[there], lines[there, 1], lines[there, 2])
+
+    def _table(self, of: Aggregate, width: int) -> tuple[Ints, Ints]:
+        slices = sorted(self.lines)
+        lines = [self.lines[slice][self.of.index(of)] for slice in slices]
+        return np.array(slices, np.int64), np.array(lines, np.int64).reshape(len(slices), width)
+
+
+# ---- a partition --------------------------------------------------------------------------------
 
 
 def totals(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One row for each slice of a partition that is sorted by slice."""
+    """One row for each slice of which the partition has events, in any order."""
     schema = pa.schema([("slice", pa.int64()), ("payload", pa.binary())])
-    unbounded = Task(task.running, task.columns, task.type, task.order, task.types, None)
-    group, current = Group(unbounded), None
+    running = aggregates(task.running, None, task.jit)
+    found = Bases(running)
     for batch in batches:
-        columns = _columns(task, batch)
-        for number, ticks, kind, *values in zip(
-            columns["slice"], columns["ticks"], columns["type"], *columns["values"], strict=True
-        ):
-            if number != current:
-                if current is not None:
-                    yield pa.record_batch([[current], [group.payload()]], schema=schema)
-                group, current = Group(unbounded), number
-            group.arrive(kind, ticks, values)
-    if current is not None:
-        yield pa.record_batch([[current], [group.payload()]], schema=schema)
+        slices, group = np.unique(ints_of(batch.column("slice")), return_inverse=True)
+        lines = [
+            each.of_groups(group, len(slices), values, feeds)
+            for each, (values, feeds) in zip(running, _fed(task, batch), strict=True)
+        ]
+        for at, slice in enumerate(slices.tolist()):
+            found.merge(slice, [line[at] for line in lines])
+    if found.lines:
+        payloads = [found.payload(slice) for slice in found.lines]
+        yield pa.record_batch([list(found.lines), payloads], schema=schema)
 
 
 def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataType]) -> Iterator[pa.RecordBatch]:
     """The rows of the slices' own, with the columns that have arrived with them. A batch may end between rows of one
     place, so those of the last place are kept for the next one."""
-    group, current = Group(task), None
+    running = aggregates(task.running, task.within, task.jit)
+    bases = Bases(running)
     held: pa.Table | None = None
-    for batch in _and_last(batches):
+    for batch in _and_last(in_order(batches, task)):
         table = held if batch is None else pa.Table.from_batches([batch])
         if batch is not None and held is not None:
-            table = pa.concat_tables([held, table])
+            table = pa.concat_tables([held, table]).combine_chunks()
         if table is None or table.num_rows == 0:
             continue
-        columns = _columns(task, table)
-        places = list(zip(columns["slice"], columns["ticks"], columns["order"], strict=True))
-        end = len(places)
-        if batch is not None:
-            while end > 0 and places[end - 1] == places[-1]:
-                end -= 1
-        held = table.slice(end) if batch is not None else None
-        found: list[list[Any]] = [[] for _ in task.running]
-        kept: list[int] = []
-        at = 0
-        while at < end:
-            stop = at
-            while stop < end and places[stop] == places[at]:
-                stop += 1
-            number, ticks, _ = places[at]
-            if number != current:
-                group, current = Group(task), number
-            for row in range(at, stop):
-                if columns["role"][row] == TOTAL:
-                    group.merge(columns["payload"][row])
-                else:
-                    group.arrive(columns["type"][row], ticks, [values[row] for values in columns["values"]])
-            for row in range(at, stop):
-                if columns["role"][row] == OWN:
-                    kept.append(row)
-                    wanted = columns["type"][row] in task.types
-                    for column, value in zip(found, group.at(ticks) if wanted else [None] * len(found), strict=True):
-                        column.append(value)
-            at = stop
-        if kept:
-            rows = table.select([str(each) for each in range(len(task.columns))]).take(pa.array(kept, pa.int64()))
-            for running, values, kind in zip(task.running, found, types, strict=True):
-                rows = rows.append_column(running.name, pa.array(values, kind))
-            yield from rows.combine_chunks().to_batches()
+        begins = _begins(task, table)
+        end = table.num_rows if batch is None else int(np.flatnonzero(begins)[-1])
+        held = None if batch is None else table.slice(end)
+        table, begins = table.slice(0, end), begins[:end]
+        role = ints_of(table.column("role"))
+        whole = role == TOTAL
+        if whole.any():
+            parts = table.filter(whole)
+            for slice, payload in zip(ints_of(parts.column("slice")), parts.column("payload"), strict=True):
+                bases.add(int(slice), payload.as_py())
+            table, begins, role = table.filter(~whole), begins[~whole], role[~whole]
+        if table.num_rows == 0:
+            continue
+        own = role == OWN
+        slices = ints_of(table.column("slice"))
+        rows = Rows(slices, ints_of(table.column("ticks")), begins, own & _is_of(task, table, task.types))
+        found = [
+            each.arrive(rows, values, feeds, bases).filter(pa.array(own))
+            for each, (values, feeds) in zip(running, _fed(task, table), strict=True)
+        ]
+        bases.forget(int(slices[-1]))
+        if own.any():
+            kept = table.select([str(each) for each in range(len(task.columns))]).filter(pa.array(own))
+            for each, column, kind in zip(task.running, found, types, strict=True):
+                kept = kept.append_column(each.name, column.cast(kind))
+            yield from kept.combine_chunks().to_batches()
 
 
-def _columns(task: Task, rows: pa.RecordBatch | pa.Table) -> dict[str, Any]:
-    def listed(name: str) -> list[Any]:
-        return list(rows.column(name).to_pylist()) if name in rows.schema.names else [None] * rows.num_rows
+def _begins(task: Task, table: pa.Table) -> Truths:
+    unlike = np.zeros(table.num_rows - 1, np.bool)
+    names = ("slice", "ticks", *([] if task.order is None else [task.order]))
+    for name in names:
+        unlike |= changes(table.column(name))
+    return np.concatenate([[True], unlike])
 
-    def own(name: str) -> list[Any]:
-        return listed(str(task.columns.index(name)))
 
-    return {
-        **{name: listed(name) for name in ("slice", "ticks", "role", "payload")},
-        "type": own(task.type),
-        "order": [None] * rows.num_rows if task.order is None else own(task.order),
-        "values": [own(running.attribute) for running in task.running],
-    }
+def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) -> Truths:
+    return _is_one_of(rows.column(str(task.columns.index(task.type))), types)
+
+
+def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:
+    return truths_of(pc.is_in(kinds, value_set=pa.array(list(types), kinds.type)))
+
+
+def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Truths]]:
+    """For each column, the values and which of them count."""
+    of: dict[tuple[str, ...], Truths] = {}
+    for each in task.running:
+        if each.types not in of:
+            of[each.types] = _is_of(task, rows, each.types)
+        values = rows.column(str(task.columns.index(each.attribute)))
+        yield values, of[each.types] & truths_of(pc.is_valid(values))
 
 
 def _and_last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:
     yield from batches
     yield None
+
+
+# ---- a stream -----------------------------------------------------------------------------------
+
+
+class Arrived:
+    """What has arrived on a stream: rows are handed over in the order of place, and once. `kept` is what was left
+    before, as `state` gave it."""
+
+    def __init__(self, arriving: Arriving, jit: bool, kept: bytes = b"") -> None:
+        self.arriving = arriving
+        self.of = aggregates(arriving.running, arriving.within, jit)
+        if kept:
+            lengths, numbers = np.split(np.frombuffer(kept, np.int64), [len(self.of)])
+            for each, part in zip(self.of, np.split(numbers, 3 * np.cumsum(lengths)[:-1]), strict=True):
+                each.inside = Entries(*part.reshape(3, -1))
+
+    def arrive(self, events: pa.Table, ticks: Ints, begins: Truths, wanted: Truths) -> dict[str, pa.Array]:
+        """The columns of these events, by name; `wanted` are those that need them."""
+        kinds = events.column(self.arriving.type)
+        told = wanted & _is_one_of(kinds, self.arriving.types)
+        rows = Rows(np.zeros(len(ticks), np.int64), ticks, begins, told)
+        columns = {}
+        for each in self.of:
+            values = events.column(each.running.attribute)
+            feeds = _is_one_of(kinds, each.running.types) & truths_of(pc.is_valid(values))
+            columns[each.running.name] = each.arrive(rows, values, feeds, Bases(self.of))
+        return columns
+
+    @property
+    def latest(self) -> int | None:
+        """The time of the last value that is inside."""
+        return max((int(each.inside.ticks[-1]) for each in self.of if len(each.inside.ticks)), default=None)
+
+    def state(self, since: int) -> bytes:
+        """Without what is not later than `since`: it is in no window to come. Empty if nothing is left."""
+        for each in self.of:
+            kept = each.inside.ticks > since
+            each.inside = Entries(*(column[kept] for column in each.inside))
+        if self.latest is None:
+            return b""
+        lengths = np.array([len(each.inside.ticks) for each in self.of], np.int64)
+        return np.concatenate([lengths, *(column for each in self.of for column in each.inside)]).tobytes()
+
+
+# ---- between Arrow and the kernel ---------------------------------------------------------------
+
+
+class _Result:
+    """The words of a column as the kernel writes them."""
+
+    def __init__(self, running: Running, rows: int, words: int | None = None) -> None:
+        self.running = running
+        long = running.kind == "sum" and running.result.startswith("decimal")
+        self.high = np.zeros(rows if words == 2 or long else 0, np.int64)
+        self.low = np.zeros(rows, np.int64)
+        self.known = np.zeros(rows, np.bool)
+
+    @property
+    def words(self) -> tuple[Ints, Ints, Truths]:
+        return self.high, self.low, self.known
+
+    def column(self, begin: int, of: pa.DataType) -> pa.Array:
+        """From a row on; `of` is the type of what was aggregated."""
+        high, low, unknown = self.high[begin:], self.low[begin:], ~self.known[begin:]
+        kind = self.running.kind
+        if kind in ("min", "max"):
+            if pa.types.is_decimal(of):
+                return decimals_of(high, low, unknown, of)
+            if pa.types.is_floating(of):
+                return pa.array((high ^ ((high >> 63) & np.int64(2**63 - 1))).view(np.float64), mask=unknown)
+            return pa.array(high, mask=unknown)
+        if kind == "avg" or self.running.result == "double":
+            return pa.array(low.view(np.float64), mask=unknown, from_pandas=False)
+        if len(self.high):
+            most = np.int64(10**38 >> 64)
+            for row in np.flatnonzero((high >= most) | (high < -most)):
+                total = (int(high[row]) << 64) + (int(low[row]) & (2**64 - 1))
+                if not -(10**38) < total < 10**38:
+                    raise self.too_large(total)
+            return decimals_of(high, low, unknown, pa.decimal128(38, of.scale))
+        return pa.array(low, mask=unknown)
+
+    def too_large(self, total: int) -> SaseRunError:
+        room = "38 digits" if len(self.high) else "64 bits"
+        return SaseRunError(
+            f"{self.running.name} is {total}, which does not fit into {room}: take the avg*, or cast it"
+        )
+
+
+def _behind(inside: Entries, rows: Rows, high: Ints, low: Ints, feeds: Truths, slice: int) -> tuple[Any, ...]:
+    """What is inside, and behind it the rows."""
+    old = len(inside.ticks)
+    begins = np.ones(old, np.bool)
+    columns = (rows.slices, rows.ticks, rows.begins, high, low, feeds, rows.wanted)
+    if not old:
+        return _given(*columns)
+    before = (np.full(old, slice), inside.ticks, begins, inside.high, inside.low, begins, np.zeros(old, np.bool))
+    return _given(*(np.concatenate(pair) for pair in zip(before, columns, strict=True)))
+
+
+def _given(*arrays: Any) -> tuple[Any, ...]:
+    """As the kernel takes what it only reads."""
+    views = tuple(np.ascontiguousarray(array).view() for array in arrays)
+    for view in views:
+        view.flags.writeable = False
+    return views

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from sase.runtime.kernels.combinations import Combinations
 from sase.runtime.kernels.combinations import Counters as CombinationCounters
-from sase.runtime.kernels.encode import Terms, encode_pattern
+from sase.runtime.kernels.encode import Terms, encode_pattern, no_terms
+from sase.runtime.kernels.furthest import furthest
 from sase.runtime.kernels.program import encode_combination
 from sase.runtime.kernels.relations import reach
 from sase.runtime.kernels.sequences import Counters, Events, Ints, sequences
 from sase.runtime.operator.selection import Candidates, Selection, candidates, reported
-from sase.runtime.pattern import USED, Branch, Combination, Pattern
+from sase.runtime.pattern import USED, Branch, Combination, Furthest, Pattern, Totals
 
 Columns = Mapping[str, pa.Array | pa.ChunkedArray]
 
@@ -127,7 +128,17 @@ class Construction(Protocol):
 
 
 def construction(pattern: Pattern | Combination) -> Construction:
-    return OfCombination(pattern) if isinstance(pattern, Combination) else OfSequence(pattern)
+    match pattern:
+        case Totals():
+            from sase.runtime.operator.totals import OfTotals
+
+            return OfTotals(pattern)
+        case Combination():
+            return OfCombination(pattern)
+        case Furthest():
+            return OfFurthest(pattern)
+        case _:
+            return OfSequence(pattern)
 
 
 class OfSequence:
@@ -156,6 +167,38 @@ class FoundSequences:
     def parts(self, rows: Ints, variables: Sequence[str]) -> Iterator[Part]:
         positive = self.of.pattern.positive
         yield Part({v: Rows(np.ascontiguousarray(rows[:, positive.index(v)])) for v in variables})
+
+
+class OfFurthest:
+    """What gets furthest is known of whole groups: nothing of one is forgotten, and none is decided before its end."""
+
+    back: int | None = None
+    ahead: int | None = None
+
+    def __init__(self, pattern: Furthest) -> None:
+        self.pattern = pattern
+        self.terms: Terms = no_terms(pattern)
+        self.counters: Ints = np.zeros(1, np.int64)
+
+    def found(self, events: Events, jit: bool) -> Found:
+        return FoundFurthest(self, events, jit)
+
+
+class FoundFurthest:
+    used: NDArray[np.bool] | None = None
+
+    def __init__(self, of: OfFurthest, events: Events, jit: bool) -> None:
+        self.of, self.events, self.jit = of, events, jit
+
+    def rows(self, capacity: int) -> Iterator[Ints]:
+        found = furthest(self.of.pattern, self.events, self.jit)
+        self.of.counters += len(found)
+        yield from (found[start : start + capacity] for start in range(0, len(found), capacity))
+
+    def parts(self, rows: Ints, variables: Sequence[str]) -> Iterator[Part]:
+        pattern = self.of.pattern
+        columns = {v: np.ascontiguousarray(rows[:, pattern.positive.index(v)]) for v in variables}
+        yield Part({v: _maybe(column) if v in pattern.optional else Rows(column) for v, column in columns.items()})
 
 
 class OfCombination:
@@ -224,14 +267,16 @@ class FoundCombinations:
         events = dict(arrays)
         for variable in single:
             column = np.ascontiguousarray(rows[:, positive.index(variable)])
-            if variable in optional:
-                bound = column >= 0
-                events[variable] = Rows(column[bound], np.concatenate([[0], np.cumsum(bound)]))
-            else:
-                events[variable] = Rows(column)
+            events[variable] = _maybe(column) if variable in optional else Rows(column)
         started, detected = (np.ascontiguousarray(rows[:, len(positive) + at]) for at in (1, 2))
         found = candidates(rows, len(positive), self.position) if self.pattern.deferred else None
         return Part(events, started, detected, groups, found)
+
+
+def _maybe(column: Ints) -> Rows:
+    """One event or none per match: -1 is none."""
+    bound = column >= 0
+    return Rows(column[bound], np.concatenate([[0], np.cumsum(bound)]))
 
 
 def _collects(branch: Branch, name: str) -> int:

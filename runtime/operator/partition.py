@@ -16,7 +16,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.matcher import Matcher, Task, with_used
 from sase.runtime.operator.sorting import in_order
-from sase.runtime.pattern import Combination, match_column, variable_column
+from sase.runtime.pattern import Combination, Furthest, Totals, match_column, variable_column
 
 _CHUNK_BYTES = 128 << 20
 
@@ -25,7 +25,7 @@ def run(
     task: Task, batches: Iterator[pa.RecordBatch], counted: Callable[[list[int]], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The matches of a partition. A chunk is at least as long as what it carries along, so all work stays linear."""
-    partition = Partition(task)
+    partition = _partition(task)
     whole = _whole(task)
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -48,13 +48,27 @@ def run(
         counted(partition.construction.counters.tolist())
 
 
+def _partition(task: Task) -> Partition:
+    if isinstance(task.pattern, Totals):
+        from sase.runtime.operator.totals import Adding
+
+        return Adding(task)
+    return Partition(task)
+
+
 def _whole(task: Task) -> dict[str, str]:
     """The columns of a match that stay as they are, and the names that they go by: see `ssc.match_schema`."""
     ticks = {name: name for name in (task.started, task.detected, task.candidates) if name is not None}
-    if not isinstance(task.pattern, Combination):
-        return ticks
-    ticks |= {name: name for name in task.pattern.bindings}
-    return ticks | {name: variable_column(name) for name in (*task.pattern.optional, *task.pattern.collected)}
+    match task.pattern:
+        case Totals(shown=shown, totals=totals):
+            return {name: name for name in (*shown, *(total.name for total in totals))}
+        case Combination(optional=optional, collected=collected, bindings=bindings):
+            ticks |= {name: name for name in bindings}
+            return ticks | {name: variable_column(name) for name in (*optional, *collected)}
+        case Furthest(optional=optional):
+            return ticks | {name: variable_column(name) for name in optional}
+        case _:
+            return ticks
 
 
 def _flat(matches: pa.RecordBatch, whole: Mapping[str, str]) -> pa.RecordBatch:

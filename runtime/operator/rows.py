@@ -64,6 +64,8 @@ class Task:
     jit: bool
     steps_per_row: int
     """How many steps a search may take, on the average of the rows of a chunk."""
+    refuse_ties: bool = False
+    """Rows of a group that ORDER BY does not tell apart are an error."""
 
 
 def run(
@@ -272,7 +274,16 @@ class Partition(RowMatcher):
         for name in self.task.order:
             same &= ~changes(chunk.column(name))
         same[groups[1:-1] - 1] = False
+        if self.task.refuse_ties and same.any():
+            raise self._simultaneous(chunk, int(np.argmax(same)))
         self.ties += int(np.count_nonzero(same[max(old - 1, 0) :]))
+
+    def _simultaneous(self, chunk: pa.Table, row: int) -> SaseRunError:
+        key = ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in self.task.by)
+        return SaseRunError(
+            f"two events{f' of {key}' if key else ''} are simultaneous, and nothing says which of them is the next: "
+            "name a tie-breaker, a column that tells them apart (order in the catalog, --order)"
+        )
 
     def _swept(
         self, walk: Walk, groups: Ints, number: int, columns: dict[str, pa.Array]

@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,16 +25,34 @@ from sase.runtime.kernels.encode import changes, ranks
 from sase.runtime.kernels.sequences import Ints
 from sase.runtime.kernels.sort import sorting
 from sase.runtime.operator.construction import taken
-from sase.runtime.operator.matcher import Task, int64s
+from sase.runtime.operator.matcher import int64s
 
-BUDGET = 128 << 20
-"""Bytes of a partition that are sorted in memory: those of its rows, and `_ROW` for each."""
+BUDGET = 256 << 20
+"""Bytes of a partition that are sorted in memory: those of its rows, and `_ROW` for each. Adaptive execution makes
+partitions of 64 MB as they are in files, which come to less."""
 
-_ROW = 40
+_ROW = 36
 """What sorting takes for a row: its group, its place and its time, and both once more where runs are merged."""
 
 _MISSING = 0x2545F4914F6CDD1D
 """The code of a key that is NULL: any number will do."""
+
+
+class Task(Protocol):
+    """`code` is the column of codes of the columns `by`; of one that is sorted already, there is none."""
+
+    @property
+    def by(self) -> tuple[str, ...]: ...
+    @property
+    def code(self) -> str | None: ...
+    @property
+    def time(self) -> str: ...
+    @property
+    def order(self) -> str | None: ...
+    @property
+    def chunk_rows(self) -> int: ...
+    @property
+    def jit(self) -> bool: ...
 
 
 def in_order(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
@@ -96,7 +115,8 @@ class _Sorter:
         return order
 
     def codes(self, rows: pa.Table) -> Ints:
-        codes: Ints = rows.column(self.code).cast(pa.int64()).fill_null(_MISSING).to_numpy()
+        column = rows.column(self.code).cast(pa.int64())
+        codes: Ints = (column.fill_null(_MISSING) if column.null_count else column).to_numpy()
         return codes
 
     # ---- more than the budget -------------------------------------------------------------------

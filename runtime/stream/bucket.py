@@ -14,7 +14,7 @@ until then. The state says at which watermark the bucket was called last: what w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +23,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernels.encode import group_codes, ranks
+from sase.runtime.kernels.encode import changes, group_codes, ranks
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.operator.arrivals import Arrived, Arriving
 from sase.runtime.operator.construction import Columns, Found, Rows
 from sase.runtime.operator.matcher import Matcher, Task, int64s
-from sase.runtime.pattern import USED, Outside, Pattern
+from sase.runtime.operator.results import Deciding, Fold
+from sase.runtime.pattern import ARRIVES, USED, Outside, Pattern
 from sase.runtime.stream.horizon import COPY, FOREVER, horizon
 
 _CALLED_AT = b"watermark"
+_ARRIVED = b"arrived"
+_DECIDED = b"decided"
 _ATTACHED = 1 << 20
 """How many negated events a batch of matches carries along, give or take one match's."""
 
@@ -40,6 +44,22 @@ class StreamTask(Task):
     outside: tuple[Outside, ...] = ()
     shown: tuple[str, ...] = ()
     """The columns of an event that could not take part."""
+    arriving: Arriving | None = None
+
+    deciding: Deciding | None = None
+
+    @property
+    def spreads(self) -> bool:
+        """Whether keys are spread over buckets: what earlier results decide needs all of them in one."""
+        return bool(self.by) and self.deciding is None
+
+    @property
+    def everywhere(self) -> int:
+        """The state bits of events that every bucket has, whatever their key: of components that Spark looks at, and of
+        what has arrived."""
+        known = len(self.pattern.variables)
+        bits = sum(1 << (known + at) for at, component in enumerate(self.outside) if not component.keyed)
+        return bits | (ARRIVES if self.arriving is not None else 0)
 
 
 @dataclass(frozen=True)
@@ -59,7 +79,8 @@ class Bucket(Matcher):
         super().__init__(task)
         self.stream = task
         # What is only shown of an event that comes too late need not be remembered of one that does not.
-        self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside))))
+        told = () if task.arriving is None else task.arriving.columns
+        self.columns = list(dict.fromkeys((*self.columns, *_attached(task.outside), *told)))
         self.horizon = horizon(task.pattern, task.outside)
         known = len(task.pattern.variables)
         self.bits = {component.variable: 1 << (known + at) for at, component in enumerate(task.outside)}
@@ -76,19 +97,69 @@ class Bucket(Matcher):
                 original = (int64s(arrived, self.task.states) & COPY) == 0
                 late = arrived.filter(behind & original).select(list(self.stream.shown))
                 arrived = arrived.filter(~behind)
+        known = None if self.stream.arriving is None else self._known(state)
+        beside = known is not None or self.stream.deciding is not None
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]
+        if not tables and beside and state is not None:
+            tables = [state.select(self.columns)]  # no events, but what has arrived, or is in results
         if not tables:
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
         time, states = int64s(table, self.task.time), int64s(table, self.task.states).copy()
-        if self.task.limit is not None:
+        if known is not None:
+            table = self._told(known, table, time, states, watermark)
+        if self.task.limit is not None and table.num_rows:
             self._enforce_limit(table, self.task.limit)
         since = watermark if state is None else called_at(state, watermark)
         due = self.horizon.due(time, states, since, watermark)
         matches: Iterator[pa.RecordBatch] = iter(())
         if due.any():
             matches, states = self._due(table, time, states, due, since, watermark)
-        return self._remember(late, matches, table, time, states, watermark)
+        if self.stream.deciding is not None:
+            fold = Fold(self.stream.deciding, [] if state is None else _kept(state))
+            matches = iter(self._decided(fold, list(matches)))
+            decided = fold.state(watermark)
+        else:
+            decided = []
+        return self._remember(late, matches, table, time, states, watermark, known, decided)
+
+    def _decided(self, fold: Fold, candidates: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+        """Of the matches that are due, those that are results: by their last events, whatever their key."""
+        if not candidates:
+            return []
+        table = pa.Table.from_batches(candidates)
+        moments = fold.moments(table)
+        order = sorted(range(len(moments)), key=moments.__getitem__)
+        results = fold.decide(table.take(pa.array(order)), [moments[at] for at in order])
+        batches: list[pa.RecordBatch] = results.combine_chunks().to_batches()
+        return batches
+
+    def _known(self, state: pa.Table | None) -> Arrived:
+        assert self.stream.arriving is not None
+        kept = b"" if state is None else (state.schema.metadata or {}).get(_ARRIVED, b"")
+        return Arrived(self.stream.arriving, self.task.jit, kept)
+
+    def _told(self, known: Arrived, table: pa.Table, time: Ints, states: Ints, watermark: int) -> pa.Table:
+        """The events, those that are released now with what had arrived with them. They lose their bit: it is once."""
+        rows = np.flatnonzero((states & ARRIVES != 0) & (time < watermark))
+        if not len(rows):
+            return table
+        order = [] if self.task.order is None else ranks(table.column(self.task.order).take(pa.array(rows)))
+        rows = rows[sorting(time[rows], *order)]
+        released = table.take(pa.array(rows))
+        unlike = np.diff(time[rows]) != 0
+        if self.task.order is not None:
+            unlike |= changes(released.column(self.task.order))
+        wanted = states[rows] & COPY == 0
+        place = np.arange(table.num_rows)
+        place[rows] = table.num_rows + np.arange(len(rows))
+        for name, column in known.arrive(released, time[rows], np.append(True, unlike), wanted).items():
+            if name in self.columns:
+                before = table.column(name)
+                both = pa.chunked_array([*before.chunks, column.cast(before.type)])
+                table = table.set_column(table.schema.get_field_index(name), name, both.take(pa.array(place)))
+        states[rows] &= ~ARRIVES
+        return table.combine_chunks()
 
     def _due(
         self, table: pa.Table, time: Ints, states: Ints, due: NDArray[np.bool], since: int, watermark: int
@@ -145,16 +216,31 @@ class Bucket(Matcher):
 
     def _remember(
         self, late: pa.Table | None, matches: Iterator[pa.RecordBatch], table: pa.Table, time: Ints, states: Ints,
-        watermark: int,
+        watermark: int, known: Arrived | None, decided: list[pa.Table],
     ) -> Step:  # fmt: skip
-        states = self.horizon.remembered(time, states, watermark)
+        waiting = states & ARRIVES
+        states = self.horizon.remembered(time, states & ~ARRIVES, watermark)
+        of_use = states != 0
+        wakes = [self.horizon.wake(time[of_use], states[of_use], watermark)] if of_use.any() else []
+        states = np.where(waiting != 0, states | waiting | COPY * (states == 0), states)
         keep = states != 0
-        if not keep.any():
+        beside: dict[bytes, bytes] = {}
+        if known is not None and self.stream.arriving is not None:
+            within = self.stream.arriving.within
+            beside[_ARRIVED] = known.state(watermark - within)
+            wakes += [] if known.latest is None else [known.latest + within]
+            wakes += [int(time[waiting != 0].min()) + 1] if waiting.any() else []
+        for at, counted in enumerate(decided):
+            beside[_DECIDED + str(at).encode()] = _cell(counted)
+            if counted.num_rows and self.stream.deciding is not None:
+                wakes.append(int(int64s(counted, "ticks").max()) + (self.stream.deciding.within or 0))
+        if not wakes:
             return Step(late, matches, None, None)
-        time, states = time[keep], states[keep]
         table = table.filter(keep)
-        table = table.set_column(table.schema.get_field_index(self.task.states), self.task.states, pa.array(states))
-        return Step(late, matches, named_at(table, watermark), self.horizon.wake(time, states, watermark))
+        table = table.set_column(
+            table.schema.get_field_index(self.task.states), self.task.states, pa.array(states[keep])
+        )
+        return Step(late, matches, named_at(table, watermark, beside), min(wakes))
 
     def _enforce_limit(self, table: pa.Table, limit: int) -> None:
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
@@ -218,14 +304,29 @@ class _Lookup:
         return Rows(self.rows[np.repeat(begin, length) + within], offsets, collected=True)
 
 
-def named_at(table: pa.Table, watermark: int) -> pa.Table:
-    """A state, which knows at which watermark it was left."""
-    return table.replace_schema_metadata({_CALLED_AT: str(watermark)})
+def named_at(table: pa.Table, watermark: int, beside: Mapping[bytes, bytes] | None = None) -> pa.Table:
+    """A state, which knows at which watermark it was left, and what is kept beside its events."""
+    return table.replace_schema_metadata({_CALLED_AT: str(watermark).encode(), **(beside or {})})
 
 
 def called_at(state: pa.Table, otherwise: int) -> int:
     """The watermark at which a bucket left this state."""
     return int((state.schema.metadata or {}).get(_CALLED_AT, otherwise))
+
+
+def _kept(state: pa.Table) -> list[pa.Table]:
+    """What counts, aggregate by aggregate."""
+    metadata = state.schema.metadata or {}
+    numbers = sorted(int(name[len(_DECIDED) :]) for name in metadata if name.startswith(_DECIDED))
+    return [pa.ipc.open_stream(metadata[_DECIDED + str(at).encode()]).read_all() for at in numbers]
+
+
+def _cell(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    value: bytes = sink.getvalue().to_pybytes()
+    return value
 
 
 def sorting(*keys: Ints, stable: bool = False) -> Ints:

@@ -14,8 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructField, StructType
 
 from sase import __version__
+from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
 from sase.runtime.io.batches import measure_documents
+from sase.runtime.operator.arrivals import Arriving
+from sase.runtime.operator.results import Deciding
 from sase.runtime.pattern import Combination, Outside, Pattern
 from sase.runtime.session import BATCHES
 from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
@@ -75,6 +78,8 @@ def scan_and_construct(
     finish: Callable[[DataFrame], DataFrame],
     outside: Sequence[Outside] = (),
     cross: Sequence[str] = (),
+    arriving: Arriving | None = None,
+    deciding: Deciding | None = None,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
@@ -102,14 +107,14 @@ def scan_and_construct(
         outside=tuple(outside),
         limit=options.max_window_events_per_key,
         shown=tuple(shown),
+        arriving=arriving,
+        deciding=deciding,
     )
-    buckets = options.buckets if by else 1
+    buckets = options.buckets if task.spreads else 1
     prepare(events.sparkSession, buckets)
     events = events.drop(columns.clock)
     schema = events.schema
-    known = len(pattern.variables)
-    everywhere = sum(1 << (known + at) for at, component in enumerate(outside) if not component.keyed)
-    packed = in_state(events, task, columns, buckets, state, time_kind, bootstrap, task.shown, everywhere)
+    packed = in_state(events, task, columns, buckets, state, time_kind, bootstrap, task.shown, task.everywhere)
 
     def struct(columns: Sequence[str]) -> StructType:
         return StructType([StructField(name, schema[name].dataType) for name in columns])
@@ -120,6 +125,8 @@ def scan_and_construct(
         found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
     for field in more_fields(schema, started, detected, groups, candidates):
         found = found.add(field)
+    for each in deciding.counted if deciding is not None else ():
+        found = found.add(StructField(each.name, number_type(each.result)))
     for component in outside:
         if component.columns:
             found = found.add(StructField(component.variable, ArrayType(struct(component.columns))))

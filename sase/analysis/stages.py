@@ -20,6 +20,7 @@ from sase.compiler.plan.physical import (
     AntiJoin,
     Arrays,
     Choose,
+    Decide,
     Exclude,
     Interval,
     Keep,
@@ -74,10 +75,16 @@ def stages(query: Query, events: Events) -> list[Stage]:
     """The stages of a run, in the order in which they depend on each other: events, the variables that they may fill,
     sequences from their last event backwards, matches."""
     spark = SparkSession.active()
+    if query.compiled.query.runs:
+        raise SaseRunError(
+            f"what {query.compiled.query.strategy} does cannot be counted step by step: it goes from event to event"
+        )
     if not hasattr(spark, "sparkContext"):
         raise SaseRunError(
             "analysing counts with Spark's accumulators, which Spark Connect has not: use a classic session"
         )
+    if query.compiled.query.grouped is not None:
+        raise SaseRunError("stages are those of matches, and this query aggregates them: leave the aggregates out")
     return list(_Run(query, events, spark).stages())
 
 
@@ -339,6 +346,9 @@ class _Run:
                     yield "choice", "chosen among candidates", _of_matches(self.job.chosen)
                 case Keep():
                     yield "values", step.variable, _of_matches(getattr(self.job, step.function))
+                case Decide():
+                    what = " and ".join(step.conditions) or ", ".join(each.name for each in step.reported)
+                    yield "selection" if step.conditions else "values", what, _of_matches(self.job.decide)
                 case Arrays():
                     yield "values", ", ".join(step.elements), _of_matches(self.job.arrays)
 

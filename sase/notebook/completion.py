@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 OPTIONS = ("--events", "--catalog", "--count", "--explain", "--analyze", "--job", "--stream", "--max-delay")
-KEYWORDS = ("EVENT", "PATTERN", "WHERE", "WITHIN", "TIMED OUT", "CONSUME EXCLUSIVE", "RETURN", "FROM")
+STRATEGIES = ("SKIP TILL ANY MATCH", "SKIP TILL NEXT MATCH", "PARTITION CONTIGUITY", "STRICT CONTIGUITY")
+AFTER = ("AFTER MATCH SKIP PAST LAST ROW", "AFTER MATCH SKIP TO NEXT ROW")
+CLAUSES = ("EVENT", "PATTERN", "WHERE", "WITHIN", "TIMED OUT", "CONSUME EXCLUSIVE", "RETURN", "FROM")
+KEYWORDS = (*CLAUSES, *STRATEGIES)
 OPERATORS = ("SEQ(", "AND(", "OR(", "ANY(", "ALL(", "NOT", "first", "last")
 CONNECTIVES = ("AND", "OR", "NOT", "BETWEEN", "LIKE", "IN")
 SAMPLE = 10_000
@@ -113,8 +116,8 @@ class Known:
 
 # `TYPE x`, `ANY(A, B) x`, `x:TYPE` or `x:ANY(A, B)`, as far as needed to know which types a variable has.
 _TYPES = r"(?:ANY\s*\(([^()]*)\)|([\w-]+))"
-_COMPONENT = re.compile(rf"(\w+)\s*:\s*{_TYPES}|{_TYPES}(?:\{{[^{{}}]*\}})?\s+(\w+)", re.IGNORECASE)
-_PREFIX = re.compile(r"\b(?:NOT|FIRST|LAST)\s+(?=[\w-]+(?:\{[^{}]*\})?\s+\w|ANY\s*\()", re.IGNORECASE)
+_COMPONENT = re.compile(rf"(\w+)\s*:\s*{_TYPES}|{_TYPES}(?:\{{[^{{}}]*\}}|[+*?])?\s+(\w+)", re.IGNORECASE)
+_PREFIX = re.compile(r"\b(?:NOT|FIRST|LAST)\s+(?=[\w-]+(?:\{[^{}]*\}|[+*?])?\s+\w|ANY\s*\()", re.IGNORECASE)
 _CLAUSE = re.compile(r"\b(EVENT|PATTERN|WHERE|WITHIN|CONSUME|RETURN|FROM)\b", re.IGNORECASE)
 _WORD = string.ascii_letters + string.digits + "_"
 
@@ -125,7 +128,7 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
     A query that is being written is rarely a query yet, so this looks at the text near the cursor and does not parse.
     """
     pattern = re.search(
-        r"\b(?:EVENT|PATTERN)\b(.*?)(?:\b(?:WHERE|WITHIN|CONSUME|RETURN)\b|\Z)", whole, re.IGNORECASE | re.DOTALL
+        r"\b(?:EVENT|PATTERN)\b(.*?)(?:\b(?:WHERE|WITHIN|SKIP|CONSUME|RETURN)\b|\Z)", whole, re.IGNORECASE | re.DOTALL
     )
     variables = {
         found[1] or found[6]: [name.strip() for name in (found[2] or found[3] or found[4] or found[5]).split(",")]
@@ -140,16 +143,17 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
         return test[1], known.all_attributes
     word = before[len(before.rstrip(_WORD)) :]
     clauses = _CLAUSE.findall(before.removesuffix(word))
+    keywords = (*KEYWORDS, *AFTER) if re.search(r"\b(?:NEXT\s+MATCH|CONTIGUITY)\b", before, re.IGNORECASE) else KEYWORDS
     match clauses[-1].upper() if clauses else "":
         case "EVENT" | "PATTERN":
             hyphenated = before[len(before.rstrip(_WORD + "-")) :]
-            return hyphenated, [*known.types, *OPERATORS, *KEYWORDS]
+            return hyphenated, [*known.types, *OPERATORS, *keywords]
         case "FROM":
             return word, [*names.data_frames(namespace), *_views(), *KEYWORDS]
         case "":
             return word, KEYWORDS
         case _:
-            return word, [*(f"{name}." for name in variables), *known.all_attributes, *CONNECTIVES, *KEYWORDS]
+            return word, [*(f"{name}." for name in variables), *known.all_attributes, *CONNECTIVES, *keywords]
 
 
 def _values(namespace: Mapping[str, Any]) -> list[str]:

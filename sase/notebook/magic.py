@@ -147,7 +147,9 @@ def find(
     else:
         shown = work("looking for matches", lambda: first_rows(matches))
     # A kernel comes after a shuffle, so all events were read. Without one, reading may end with the last row shown.
-    every = not shown.more or count is not None or query.compiled.physical.kernel is not None
+    every = (
+        not shown.more or count is not None or query.compiled.physical.kernel is not None or query.compiled.query.runs
+    )
     notes = work("looking at the events", lambda: told(tally)) if every else []
     screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, notes))
 

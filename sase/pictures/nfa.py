@@ -8,8 +8,10 @@ from math import cos, radians, sin
 from typing import TYPE_CHECKING
 
 from sase.api import Query
-from sase.compiler.core.bound import BoundQuery, Variable
+from sase.compiler.core import scalars
+from sase.compiler.core.bound import BoundQuery, Predicate, Variable
 from sase.compiler.core.errors import OptionError
+from sase.compiler.emit.words import part_text
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.orders import component, orders
 from sase.pictures.picture import GREY, INK, RED, Chart, Picture
@@ -25,6 +27,10 @@ class Transition:
     event: str
     conditions: tuple[str, ...]
     unless: tuple[Unless, ...]
+    loops: bool = False
+    """Behind it, more events of the kind are taken."""
+    waits: bool = True
+    """Before it, any event that does not fit is passed over."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +54,10 @@ def nfa(query: Query | Statement) -> Picture:
         if len(found) != 1:
             raise OptionError(f"the statement has {len(found)} clauses: see sase.pictures.rows.row_automata")
         return found[0]
-    if not query.compiled.query.is_sequence:
-        return orders(query.compiled.query)
-    transitions, after = list(_transitions(query.compiled.query)), _trailing(query.compiled.query)
+    bound = query.compiled.query
+    if not bound.is_sequence and not bound.runs:
+        return orders(bound)
+    transitions, after = (list(_run(bound)), ()) if bound.runs else (list(_transitions(bound)), _trailing(bound))
     return Picture("The pattern as an automaton", _text(transitions, after), lambda: _chart(transitions, after))
 
 
@@ -68,6 +75,39 @@ def _transitions(query: BoundQuery) -> Iterator[Transition]:
                 if query.neighbours(negated.name)[1] == variable.name
             ),
         )
+
+
+def _run(query: BoundQuery) -> Iterator[Transition]:
+    """Of a run: `B+ b` is one transition, into a state that loops."""
+    (branch,) = query.branches
+    for at, name in enumerate(branch.variables):
+        loop = query.loops.get(name)
+        parts = [part for part in branch.predicates if _decided(branch.variables, part) == at]
+        tests = [test for test in branch.equivalences if name in dict(test.positive) and (at or loop)]
+        conditions = [*map(str, tests), *(part_text(part, query) for part in parts)]
+        if at and at == len(branch.variables) - 1 and query.within:
+            conditions.append(f"{name}.{query.time} - {branch.variables[0]}.{query.time} < {query.within.text}")
+        negated = [group for group in branch.groups if (group.variables[0], name) in group.before]
+        yield Transition(
+            component(query.variable(name), loop),
+            tuple(conditions),
+            tuple(
+                Unless(f"no {component(query.variable(group.variables[0]))}", tuple(map(str, group.predicates)))
+                for group in negated
+            ),
+            loops=loop is not None and loop.most != 1,
+            waits=query.strategy == "skip till next match" and at > 0,
+        )
+
+
+def _decided(names: tuple[str, ...], part: Predicate) -> int:
+    """With which component it is known: of a whole loop, with the next one, or at the end."""
+    found = 0
+    for column in scalars.columns(part.condition):
+        fold = column.parent
+        whole = isinstance(fold, scalars.Folded) and not fold.looks_back
+        found = max(found, names.index(column.table) + int(whole))
+    return min(found, len(names) - 1)
 
 
 def _trailing(query: BoundQuery) -> tuple[Unless, ...]:
@@ -108,7 +148,8 @@ def _text(transitions: list[Transition], after: tuple[Unless, ...]) -> str:
     for state, step in enumerate(transitions, 1):
         lines += [f"  │    {step.event}", *(f"  │      {text}" for text in step.conditions)]
         lines += [f"  │    {text}" for text in _lines(step.unless)]
-        lines += ["  ▼", f"({state:^3})" if state < len(transitions) else f"(({state:^1}))  match"]
+        again = f"  ↺ {step.event}" if step.loops else ""
+        lines += ["  ▼", f"({state:^3}){again}" if state < len(transitions) else f"(({state:^1}))  match"]
     lines += [f"       {text}" for text in _lines(after)]
     return "\n".join(lines) + "\n"
 
@@ -123,7 +164,9 @@ def _chart(transitions: list[Transition], after: tuple[Unless, ...]) -> Chart:
     diagram, x, y, radius = Diagram(), 70.0, 24.0, 17.0
     diagram.text(x + 30, y, "start", colour=GREY)
     for state, step in enumerate(transitions):
-        _state(diagram, x, y, radius, str(state), final=False)
+        _state(diagram, x, y, radius, str(state), final=False, waits=step.waits)
+        if state and transitions[state - 1].loops:
+            diagram.text(x + 30, y, f"↺ {transitions[state - 1].event}", colour=GREY)
         top, line = y + radius, y + radius + 22
         diagram.text(x + 30, line, step.event, "name")
         for text in step.conditions:
@@ -147,11 +190,11 @@ def _write(diagram: Diagram, x: float, y: float, text: str) -> None:
     diagram.text(x + (len(text) - len(bare)) * CHAR, y, bare, colour=RED)
 
 
-def _state(diagram: Diagram, x: float, y: float, radius: float, name: str, final: bool) -> None:
+def _state(diagram: Diagram, x: float, y: float, radius: float, name: str, final: bool, waits: bool = True) -> None:
     diagram.circle(x, y, radius)
     if final:
         diagram.circle(x, y, radius - 4)
-    else:
+    elif waits:
         # The loop: any event may be skipped here.
         turns = [radians(45 + 270 * part / 16) for part in range(17)]
         loop = [(x - radius - 9 + 12 * cos(turn), y - 12 * sin(turn)) for turn in turns]

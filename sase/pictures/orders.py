@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import atan2, degrees
 
-from sase.compiler.core.bound import Before, BoundQuery, Branch, EquivalenceTest, Group, Variable
+from sase.compiler.core.bound import Before, BoundQuery, Branch, EquivalenceTest, Group, Loop, Variable
 from sase.compiler.emit.words import group_text, part_text, test_text
 from sase.pictures.diagram import CHAR, Diagram
 from sase.pictures.picture import BLUE, GREY, INK, RED, Chart, Picture
@@ -69,15 +69,15 @@ def _alternative(query: BoundQuery, branch: Branch) -> Alternative:
     )
 
 
-def component(variable: Variable) -> str:
+def component(variable: Variable, loop: Loop | None = None) -> str:
     types = variable.types[0] if len(variable.types) == 1 else f"ANY({', '.join(variable.types)})"
-    return f"{types} {variable.name}"
+    return f"{types}{loop or ''} {variable.name}"
 
 
 def _added(query: BoundQuery, branch: Branch, group: Group) -> Added:
-    collected = group.fold == "collect"
     text = group_text(group, lambda name: component(query.variable(name)))
-    return Added(f"{'all' if collected else 'no'} {text}", tuple(_asked(branch.equivalences, group)), collected)
+    word = {"none": "no", "collect": "all", "weigh": "how likely is no"}[group.fold]
+    return Added(f"{word} {text}", tuple(_asked(branch.equivalences, group)), group.fold != "none")
 
 
 def _asked(tests: Iterable[EquivalenceTest], group: Group) -> Iterator[str]:

@@ -29,8 +29,10 @@ def report(query: Query, counted: Sequence[Stage] = (), events: Events | None = 
 
         matches = query.run(events)
         shown = first_rows(matches)
-        heading = f"The first {len(shown.rows)} matches" if shown.more else "Matches" if shown.rows else "No matches"
-        parts += [timeline(matches), f"<section><h2>{heading}</h2>{html_table(shown)}</section>"]
+        what = "groups" if bound.grouped else "matches"
+        heading = f"The first {len(shown.rows)} {what}" if shown.more else what.title() if shown.rows else f"No {what}"
+        parts += [] if bound.grouped else [timeline(matches)]
+        parts += [f"<section><h2>{heading}</h2>{html_table(shown)}</section>"]
     if counted:
         parts.append(stages(counted))
     parts += [nfa(query), plan(query, counted)]

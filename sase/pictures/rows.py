@@ -194,7 +194,7 @@ def _at(value: Any) -> float:
 
 
 def _when(value: Any) -> str:
-    return str(value)[:23] if isinstance(value, datetime) else str(value)
+    return str(value.replace(tzinfo=None))[:23] if isinstance(value, datetime) else str(value)
 
 
 # ---- the page -----------------------------------------------------------------------------------

@@ -111,6 +111,8 @@ _LANE, _ROW = "__sase_lane", "__sase_row"
 
 def _keys(query: BoundQuery) -> list[EquivalenceTest]:
     """The tests that all positive variables take part in: a match lies in one lane."""
+    if query.runs:
+        return [test for test in query.equivalences if len(test.positive) == len(query.positive)]
     if not query.is_sequence:
         return list(shared_keys(query))
     return [test for test in query.equivalences if len(test.positive) == len(query.positive)]
@@ -152,7 +154,7 @@ def _choose(
         notes.append("no matches")
     elif len(lanes) > limits.lanes:
         notes.append(f"the first {limits.lanes} keys with matches, of more")
-    for names in variants.forbidding(query):
+    for names in variants.forbidding(query) if not query.runs else ():
         if len(lanes) < limits.lanes:
             more, start = _first_lanes(variants.with_killer(query, names), keys, events, limits.lanes)
             lanes = list(dict.fromkeys([*lanes, *more]))
@@ -181,10 +183,14 @@ def _first_lanes(
     bound = [variable.name for variable in query.positive]
     place: dict[str, exp.Expr] = {}
     for at, test in enumerate(keys):
-        values = [variants.column(query, *each) for each in test.positive if each[0] in bound]
-        place[f"key{at}"] = variants.first_of(query, "coalesce", values if len(query.branches) > 1 else values[:1])
-    times = [variants.column(query, name, query.time) for name in bound]
-    place["since"] = variants.first_of(query, "least", times[:1] if query.is_sequence else times)
+        values = [variants.first_value(query, *each) for each in test.positive if each[0] in bound]
+        every = len(query.branches) > 1 or query.runs
+        place[f"key{at}"] = variants.first_of(query, "coalesce", values if every else values[:1])
+    times = [variants.first_value(query, name, query.time) for name in bound]
+    if query.runs:  # the first that is there is the earliest
+        place["since"] = variants.first_of(query, "coalesce", times)
+    else:
+        place["since"] = variants.first_of(query, "least", times[:1] if query.is_sequence else times)
     found = _restricted(query, place, events, only)
     lane = _joined(keys, [F.col(f"key{at}") for at in range(len(keys))]) if keys else F.lit("")
     rows = (
@@ -289,7 +295,7 @@ def _matches(query: BoundQuery, local: DataFrame, only: DataFrame | None) -> Ite
 def _killed(query: BoundQuery, local: DataFrame) -> Iterator[Run]:
     """What would be a match but for a negated component, with all that forbids it."""
     found: dict[Bound, dict[tuple[str, int], None]] = {}
-    for names in variants.forbidding(query):
+    for names in variants.forbidding(query) if not query.runs else ():  # which may take other events instead
         for events, _ in _rows(variants.with_killer(query, names), local):
             run = tuple(each for each in events if each[0] not in names)
             found.setdefault(run, {}).update((each, None) for each in events if each[0] in names)
@@ -310,7 +316,11 @@ def _rows(query: BoundQuery, local: DataFrame, only: DataFrame | None = None) ->
     outputs |= {f"rows{at}": variants.collected(asked, name, _ROW) for at, name in enumerate(several)}
     found = []
     for row in _restricted(asked, outputs, local, only).collect():
-        bound = [(called.get(name, name), row[f"row{at}"]) for at, name in enumerate(names)]
+        bound = [
+            (called.get(name, name), number)
+            for at, name in enumerate(names)
+            for number in (row[f"row{at}"] if isinstance(row[f"row{at}"], list) else [row[f"row{at}"]])
+        ]
         added = [(name, number) for at, name in enumerate(several) for number in row[f"rows{at}"] or ()]
         there = [each for each in bound if each[1] is not None]
         found.append((tuple(sorted(there, key=lambda each: each[1])), tuple(added)))

@@ -47,7 +47,7 @@ def stacks(query: Query, events: Events, after: int | None = None) -> Picture:
 
     For small streams, to see how it works: it takes at most 40 events.
     """
-    if not query.compiled.query.is_sequence:
+    if not query.compiled.query.is_sequence or query.compiled.query.loops:
         raise OptionError("stacks are those of a sequence, and this pattern is none: explain shows how it is evaluated")
     arrivals = _arrivals(query, events)
     shown = arrivals[:after]

@@ -58,6 +58,8 @@ def timeline(
         raise OptionError(
             "these matches do not know where they come from: add the events, and query=… (as sase.compile gives it)"
         )
+    if query.compiled.query.grouped is not None:
+        raise OptionError("these are aggregates over matches: a timeline shows the matches of a query without them")
     if lanes < 1 or limit < 1:
         raise OptionError("a timeline has at least one lane and one event")
     if axis not in AXES:

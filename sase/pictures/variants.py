@@ -124,6 +124,14 @@ def column(query: BoundQuery, variable: str, attribute: str) -> exp.Expr:
     return node
 
 
+def first_value(query: BoundQuery, variable: str, attribute: str) -> exp.Expr:
+    """An attribute of a variable's event; of a loop, of the first one."""
+    value = column(query, variable, attribute)
+    if variable not in query.loops or query.loops[variable].single:
+        return value
+    return at(Folded(this="first", expressions=[value], collected=True), query.span)
+
+
 def collected(query: BoundQuery, variable: str, attribute: str) -> exp.Expr:
     """An attribute of all that is collected, as an array."""
     values = Folded(this="collect", expressions=[column(query, variable, attribute)], collected=True)

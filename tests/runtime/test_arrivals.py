@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from streams import follow, shuffled
 
 from sase.runtime.arrivals import with_arrivals
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.arrivals import COPY, OWN, TOTAL, Running, Task, run, totals
+from sase.runtime.operator.arrivals import COPY, FIRST, OWN, TOTAL, Arriving, Running, Task, run, totals
+from sase.runtime.pattern import ARRIVES, Pattern
+from sase.runtime.stream.bucket import StreamTask
 
 KINDS = ("avg", "sum", "count", "min", "max")
 Row = tuple[int, int, str, Any]
@@ -78,9 +82,11 @@ AGGREGATES: tuple[Callable[[list[Any]], Any], ...] = (
 )
 
 
-def in_slices(rows: Sequence[Row], within: int | None, length: int, of: str, batch: int) -> dict[Row, list[Any]]:
-    """As Spark cuts them: own rows, copies where the window ends, totals in between."""
-    task = Task(columns(of), ("t", "n", "type", "v"), "type", "n", ("A",), within)
+def in_slices(
+    rows: Sequence[Row], within: int | None, length: int, of: str, batch: int, jit: bool = True
+) -> dict[Row, list[Any]]:
+    """As Spark cuts them: own rows, copies where the window ends, totals in between, in any order."""
+    task = Task(columns(of), ("t", "n", "type", "v"), "type", "n", ("A",), within, jit, batch)
     kinds = [ARROW[each.result] for each in task.running]
     value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
     numbers = [(name, pa.int64()) for name in ("ticks", "slice", "role")]
@@ -88,16 +94,20 @@ def in_slices(rows: Sequence[Row], within: int | None, length: int, of: str, bat
     schema = pa.schema([*events, *numbers, ("payload", pa.binary())])
     own = [(*row, row[0], row[0] // length, OWN, None) for row in rows]
     fed = [row for row in own if row[2] in "AB"]
-    by_slice = sorted(fed, key=lambda row: row[5])
-    parts = [row for each in totals(task, iter(batches(by_slice, schema, batch))) for row in each.to_pylist()]
+    parts = [row for each in totals(task, iter(batches(fed, schema, batch))) for row in each.to_pylist()]
     last = max((row[5] for row in own), default=0)
     between = range(1, last + 1) if within is None else range(1, within // length)
-    bases = [(None,) * 5 + (part["slice"] + after, TOTAL, part["payload"]) for part in parts for after in between]
+    bases = [
+        (None, None, None, None, FIRST, part["slice"] + after, TOTAL, part["payload"])
+        for part in parts
+        for after in between
+    ]
     copied = []
     if within is not None:
-        reach = range(max(1, within // length), (within + length - 1) // length + 1)
-        copied = [(*row[:5], row[5] + after, COPY, None) for row in fed for after in reach]
-    everything = sorted([*own, *copied, *bases], key=lambda row: (row[5], row[4] is not None, row[4] or 0, row[1] or 0))
+        for row in fed:
+            reach = range(row[5] + max(1, within // length), (row[0] + within - 1) // length + 1)
+            copied += [(*row[:5], slice, COPY, None) for slice in reach]
+    everything = sorted([*own, *copied, *bases], key=lambda row: hash(row[:2] + row[4:6]))
     answer = {}
     for each in run(task, iter(batches(everything, schema, batch)), kinds):
         for row in each.to_pylist():
@@ -128,17 +138,68 @@ def streams(draw: st.DrawFn) -> tuple[str, list[Row]]:
     return of, [(ticks, at // 2, kind, value) for at, (ticks, kind, value) in enumerate(ordered)]
 
 
-@given(streams(), st.none() | st.integers(1, 30), st.integers(1, 12), st.integers(1, 5))
+@given(streams(), st.none() | st.integers(1, 30), st.integers(1, 12), st.integers(1, 5), st.booleans())
 @settings(deadline=None)
 def test_slices_give_what_all_events_one_by_one_give(
-    stream: tuple[str, list[Row]], within: int | None, length: int, batch: int
+    stream: tuple[str, list[Row]], within: int | None, length: int, batch: int, jit: bool
 ) -> None:
     of, rows = stream
     if len({(*row[:2], repr(row[3]), row[2]) for row in rows}) < len(rows):
         return  # the answer is by event, and these could not be told apart
     expected = {repr(row): repr_of(values) for row, values in one_by_one(rows, within).items()}
-    found = in_slices(rows, within, length, of, batch)
+    found = in_slices(rows, within, length, of, batch, jit)
     assert {repr(row): repr_of(values) for row, values in found.items()} == expected
+
+
+@given(streams(), st.integers(1, 30), st.integers(0, 10**6), st.sampled_from((0, 1, 5, 30)))
+@settings(deadline=None, max_examples=50)
+def test_a_stream_tells_every_event_what_had_arrived(
+    stream: tuple[str, list[Row]], within: int, seed: int, delay: int
+) -> None:
+    """In buckets of keys, each of which has all that counts; the last event of each match has its columns."""
+    of, rows = stream
+    expected = one_by_one(rows, within)
+    names = [each.name for each in columns(of)]
+    task = StreamTask(
+        pattern=Pattern(("x", "y"), within=within),
+        by=("id",),
+        time="time",
+        order="n",
+        states="states",
+        emit=(("x", ("number",)), ("y", ("number", *names))),
+        batch_rows=1000,
+        chunk_rows=0,
+        jit=True,
+        shown=("number",),
+        arriving=Arriving(columns(of), "type", ("A",), within),
+    )
+    value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
+    # An event of any type is an x, and an A is a y.
+    table = pa.table(
+        {
+            "number": pa.array(range(len(rows)), pa.int64()),
+            "time": pa.array([row[0] for row in rows], pa.int64()),
+            "n": pa.array([row[1] for row in rows], pa.int64()),
+            "id": pa.array([at % 3 for at in range(len(rows))], pa.int64()),
+            "type": pa.array([row[2] for row in rows], pa.string()),
+            "v": pa.array([row[3] for row in rows], value),
+            "states": pa.array([1 | (2 | ARRIVES if row[2] == "A" else row[2] == "B" and ARRIVES) for row in rows]),
+            **{each.name: pa.nulls(len(rows), ARROW[each.result]) for each in columns(of)},
+        }
+    )
+    random = Random(seed)
+    run = follow(task, table, shuffled([row[0] for row in rows], delay, random), delay)
+    assert not run.late and run.state_rows[-1:] in ([], [0])
+    found = [row for batch in run.matches for row in batch.to_pylist()]
+    for match in found:
+        assert repr_of([match["y"][name] for name in names]) == repr_of(expected[rows[match["y"]["number"]]])
+    pairs = [
+        (one, other)
+        for one, first in enumerate(rows)
+        for other, second in enumerate(rows)
+        if first[:2] < second[:2] and second[0] - first[0] < within and second[2] == "A" and one % 3 == other % 3
+    ]
+    assert sorted((match["x"]["number"], match["y"]["number"]) for match in found) == sorted(pairs)
 
 
 def repr_of(values: list[Any]) -> list[str]:

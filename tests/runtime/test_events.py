@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,8 @@ from pyspark.sql import functions as F
 
 import sase
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import Source, check, expected, later, moment, state_bits, ticks
+from sase.runtime.events import Events, Source, check, expected, later, moment, state_bits, ticks
+from sase.runtime.io import meters
 from sase.runtime.io.tally import Counts, Tally, unknown_type
 
 SOURCE = Source(
@@ -300,6 +302,35 @@ def test_events_that_cannot_take_part_are_counted_by_the_first_thing_they_lack(s
         relevant=2, flawed={"without a time": 2, "without a type": 2, "without a tie-breaker": 1}
     )
     assert tally.counts().rejected == "2 events without a type, 2 without a time, 1 without a tie-breaker"
+
+
+def test_large_files_are_counted_by_filters(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same counts, whatever the action: joined with themselves, written, or dropped by Spark."""
+    monkeypatch.setattr(meters, "LARGE", 0)
+    gaps(spark).repartition(2).write.parquet(str(tmp_path / "events"))
+    events = spark.read.parquet(str(tmp_path / "events"))
+    source = Source("ts", "type", "seq", "integer", {"A": {}, "B": {}})
+    right = Counts(
+        relevant=2, flawed={"without a time": 2, "without a type": 2, "without a tie-breaker": 1}, unseen=("B",)
+    )
+
+    def counted(act: Callable[[DataFrame], Any], events: Events = events) -> Counts:
+        tally = Tally()
+        checked = check(events, source, tally)
+        assert "CollectMetrics" not in checked._jdf.queryExecution().toString()
+        act(checked)
+        return tally.counts()
+
+    assert counted(lambda frame: frame.where("ts > 1").groupBy("seq").count().collect()) == right
+    assert counted(lambda x: x.alias("x").join(x.alias("y"), F.expr("x.ts = y.ts")).collect()) == right
+    assert counted(lambda frame: frame.write.parquet(str(tmp_path / "copy"))) == right
+    assert counted(lambda frame: frame.where("1 = 0").collect()) == right
+    own = {"A": events.where("type = 'A'").drop("type"), "B": events.where("type = 'B'").drop("type")}
+    assert counted(lambda frame: frame.collect(), own) == Counts(
+        relevant=2, flawed={"without a time": 2, "without a tie-breaker": 1}, unseen=("B",)
+    )
 
 
 def test_a_tie_breaker_may_be_missing_where_none_is_used(spark: SparkSession) -> None:

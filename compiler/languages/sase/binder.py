@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
 from sqlglot import exp
 
 from sase.compiler.core import pattern, scalars
+from sase.compiler.core.aggregates import FUNCTIONS, Aggregate, CountAll
 from sase.compiler.core.assemble import assemble
-from sase.compiler.core.bound import BoundQuery, Loop, Mode, Output, TimeKind, Variable, Window
+from sase.compiler.core.bound import BoundQuery, Grouping, Loop, Mode, Output, TimeKind, Variable, Window
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.missing import Missing, with_escapes
@@ -61,6 +62,15 @@ def _single(event: str, attribute: exp.Expr, collected: bool, span: Span) -> exp
     if not collected:
         column.meta["single"] = True
     return at(column, span)
+
+
+def _bottom_up(node: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """What stands inside comes first."""
+    for part in list(node.iter_expressions()):
+        changed = _bottom_up(part, visit)
+        if changed is not part:
+            part.replace(changed)
+    return visit(node)
 
 
 def _kind(component: Component) -> object:
@@ -122,6 +132,7 @@ class _Binder:
             loops=self.loops,
             strategy=loops.strategy(self.query),
             after=loops.after(self.query),
+            grouped=self.grouping(),
         )
 
     def error(self, message: str, span: Span, help: str | None = None) -> None:
@@ -540,7 +551,10 @@ class _Binder:
                 "compare each with a positive variable",
             )
             return []
-        return [*agree, *(at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs)]
+        tests = [*agree, *(at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs)]
+        for equality in tests:
+            equality.meta["test"] = True  # of all events that there are, whatever is left out
+        return tests
 
     # ---- RETURN ---------------------------------------------------------------------------------
 
@@ -555,4 +569,36 @@ class _Binder:
                 self.error("an equivalence test has no value to return", item.span, "return an attribute, such as x.id")
             else:
                 items.append(item)
+        if returns.aggregates:
+            items = [replace(item, expression=self.aggregated(item.expression)) for item in items]
         return outputs(items, self.resolve, self.variable_of, self.catalog, self.found)
+
+    def grouping(self) -> Grouping | None:
+        returns = self.query.returns
+        if returns is None or not returns.aggregates:
+            return None
+        values = [self.resolve(self.aggregated(value)) for value in returns.group_by or ()]
+        return Grouping(tuple(value for value in values if value is not None), returns.span)
+
+    def aggregated(self, node: exp.Expr) -> exp.Expr:
+        """With its aggregates. A count or a sum that is cast to a double is computed as one."""
+        names = {variable.name.lower(): variable.name for variable in self.variables}
+
+        def visit(part: exp.Expr) -> exp.Expr:
+            match part:
+                case CountAll():
+                    if part.name.lower() != "count":
+                        self.error(f"{part.name}(*) has no meaning", span_of(part), "count(*) is the number of matches")
+                    return at(Aggregate(this="count"), span_of(part))
+                case exp.Anonymous(expressions=[value]) if part.name.lower() in FUNCTIONS:
+                    if isinstance(value, exp.Column) and not value.table and value.name.lower() in names:
+                        time = exp.Identifier(this=self.catalog.time, quoted=True)
+                        value = _single(names[value.name.lower()], time, True, span_of(value))
+                    return at(Aggregate(this=part.name.lower(), expression=value), span_of(part))
+                case exp.Cast(this=Aggregate(this="count" | "sum") as whole) if (
+                    part.to.this == exp.DataType.Type.DOUBLE
+                ):
+                    return at(Aggregate(this=whole.this, expression=whole.value, real=True), span_of(part))
+            return part
+
+        return _bottom_up(node.copy(), visit)

@@ -29,6 +29,7 @@ def parsed(query: Query, bind: Callable[[Catalog], BoundQuery]) -> Parsed:
 def _parameters(query: Query) -> frozenset[str]:
     window = {query.within.text} if isinstance(query.within, Name) else set()
     expressions = [item.expression for item in query.returns.items] if query.returns else []
+    expressions += query.returns.group_by or () if query.returns else ()
     if query.where is not None:
         expressions.append(query.where)
     values = {node.this.name for expression in expressions for node in expression.find_all(Parameter)}

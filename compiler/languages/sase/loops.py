@@ -35,7 +35,8 @@ def stay_whole(query: Query) -> bool:
     """Whether the loops of a query are not written out."""
     listed = list(components(query.pattern))
     unbounded = any(component.repeated and component.repeated[1] is None for component in listed)
-    return unbounded or (query.strategy is not None and query.strategy.text != "skip till any match")
+    aggregates = query.returns is not None and query.returns.aggregates
+    return unbounded or aggregates or (query.strategy is not None and query.strategy.text != "skip till any match")
 
 
 def strategy(query: Query) -> tuple[EventStrategy, Span] | None:

@@ -14,10 +14,12 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from sase.compiler.core import scalars
+from sase.compiler.core.aggregates import CountAll
 from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.durations import DAY, HOUR, MINUTE, SECOND, UNITS, microseconds, unknown_unit
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.names import Parameter
+from sase.compiler.core.results import Results
 from sase.compiler.core.spans import at, span_of
 from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.languages.sase.grammar import parser_of
@@ -311,7 +313,8 @@ class Builder:
 
     def returns(self, tree: Node) -> Return:
         """A composite event is `EVENT Alert(…)`, or a lone call with AS inside, which no function takes."""
-        arguments = _trees(tree)
+        group_by = _child(tree, "group_by")
+        arguments = [argument for argument in _trees(tree) if argument is not group_by]
         composite: Name | None = None
         only = arguments[0] if len(arguments) == 1 else None
         if only is not None and only.data == "argument" and len(only.children) == 1:
@@ -330,7 +333,12 @@ class Builder:
                         f"or RETURN {name.text}(…) AS name for the value",
                     )
                 )
-        return Return(tuple(self.return_item(argument) for argument in arguments), composite, extent(tree))
+        return Return(
+            tuple(self.return_item(argument) for argument in arguments),
+            composite,
+            extent(tree),
+            tuple(self.expression(part) for part in _trees(group_by)) if group_by else None,
+        )
 
     def return_item(self, tree: Node) -> ReturnItem:
         parts = _trees(tree)
@@ -388,9 +396,14 @@ class Builder:
                 return self.inside(at(self.bare(self.name(attribute)), extent(attribute)), steps)
             case "call":
                 return self.call(tree)
+            case "count_all":
+                return CountAll(this=_identifier(self.name(_trees(tree)[0])))
             case "arrivals":
                 aggregate = str(_tokens(tree)[0]).removesuffix("*(").lower()
                 return Arrivals(this=self.expression(_trees(tree)[0]), kind=aggregate)
+            case "results":
+                aggregate = str(_tokens(tree)[0]).removesuffix("+(").lower()
+                return Results(this=self.expression(_trees(tree)[0]), kind=aggregate)
             case "cast":
                 value, kind = _trees(tree)
                 return exp.Cast(this=self.expression(value), to=self.data_type(kind))

@@ -16,7 +16,7 @@ def spelled(query: BoundQuery) -> str:
     """Read again, it has the same matches. OptionError where SASE has no words for them."""
     lines = [f"EVENT {_pattern(query)}"]
     tests = [_test(query, test) for test in query.equivalences]
-    if parts := [*tests, *(_text(query, part.condition) for part in query.predicates)]:
+    if parts := [*tests, *(_text(query, part.condition) for part in (*query.predicates, *query.decided))]:
         lines.append("WHERE " + "\n  AND ".join(parts))
     if within := _window(query):
         lines.append(f"WITHIN {within}")
@@ -93,8 +93,19 @@ def _test(query: BoundQuery, test: EquivalenceTest) -> str:
 
 def _text(query: BoundQuery, node: exp.Expr) -> str:
     arrivals = {arrival.name for arrival in query.arrivals}
+    told = {each.name for each in node.find_all(scalars.Told)}
+    node = node.transform(_as_written, copy=True)
     text = scalars.sql(node)
+    for name in told:
+        text = text.replace(scalars.column_sql(name), name)
     for column in scalars.columns(node):
         if column.name in arrivals:
             text = text.replace(scalars.sql(column), column.name)
     return f"({text})" if isinstance(node, exp.Or) else text
+
+
+def _as_written(node: exp.Expr) -> exp.Expr:
+    """The probability of a match is a product of many columns."""
+    if isinstance(node, scalars.Folded) and node.this == "probability":
+        return exp.Anonymous(this="probability", expressions=[])
+    return node

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sase.compiler.core.aggregates import CountAll
 from sase.compiler.core.durations import Parts
 from sase.compiler.core.errors import Span
 
@@ -151,6 +152,13 @@ class Return:
     items: tuple[ReturnItem, ...]
     composite: Name | None
     span: Span
+    group_by: tuple[exp.Expr, ...] | None = None
+    """None: not grouped. `GROUP BY ()` is one group, of all matches."""
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it is about all matches of a group, and not about each of them."""
+        return self.group_by is not None or any(item.expression.find(CountAll) for item in self.items)
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ _HABITS = {
     "SELECT": "there are no subqueries: give the values as a list, IN {name}, or join the matches in Spark",
     "ORDER": "matches come in no order: sort them in Spark, matches.orderBy(…)",
     "LIMIT": "take some of the matches in Spark, matches.limit(…)",
-    "GROUP": "group the matches in Spark, matches.groupBy(…)",
+    "GROUP": "GROUP BY stands behind RETURN: RETURN x.id, count(*) AS n GROUP BY x.id",
     "HAVING": "group and filter the matches in Spark, matches.groupBy(…)",
     "DISTINCT": "drop equal matches in Spark, matches.distinct()",
     "OVER": "functions that look at other rows are for the matches, in Spark",
@@ -96,15 +96,18 @@ _HABITS = {
 }
 
 
+def _first_word(token: Token) -> str:
+    """GROUP of GROUP BY."""
+    return next(iter(str(token).upper().split()), "")
+
+
 def _habit(token: Token, before: str, expected: list[str]) -> str | None:
     words = before.upper().split()
     last = words[-1].rpartition("(")[2] if words else ""
-    if "EVENT" not in expected and (habit := _HABITS.get(str(token).upper()) or _HABITS.get(last)):
+    if "EVENT" not in expected and (habit := _HABITS.get(_first_word(token)) or _HABITS.get(last)):
         return habit
     in_pattern = ")" in expected and "a comparison" not in expected and "a string" not in expected
     match str(token):
-        case "*" if before.upper().endswith("COUNT("):
-            return "count the matches in Spark, matches.count()"
         case "*" if last == "RETURN":
             return "x.* has all attributes of x; without RETURN, a match has those of all events"
         case "+" | "*" | "?" if in_pattern:

@@ -10,8 +10,10 @@ from typing import cast
 from lark import Token, UnexpectedInput
 from sqlglot import exp
 
+from sase.compiler.core.arrivals import KINDS
 from sase.compiler.core.errors import Diagnostic, did_you_mean
 from sase.compiler.core.names import Parameter
+from sase.compiler.core.results import Results
 from sase.compiler.core.spans import at
 from sase.compiler.languages.sase.grammar import parser_of
 from sase.compiler.languages.sase.parser import Builder, Link, parse_as
@@ -67,6 +69,14 @@ class _Builder(Builder):
     def bare(self, name: Name) -> exp.Expr:
         """A name alone is a value that is given with the query, such as SOME_ERR."""
         return Parameter(this=at(exp.Identifier(this=name.text, quoted=True), name.span))
+
+    def call(self, tree: Node) -> exp.Expr:
+        """`avg(y.speed)` is over what is in results: there is nothing else that it could be over."""
+        call = super().call(tree)
+        match call:
+            case exp.Anonymous(expressions=[of]) if call.name.lower() in KINDS:
+                return Results(this=of.copy(), kind=call.name.lower())
+        return call
 
     def links(self, operators: list[type[exp.Binary]], operands: list[exp.Expr]) -> Iterable[Link]:
         """`a = b = c` ties all of them: through a negated `b` alone, `a` and `c` would not be tied.

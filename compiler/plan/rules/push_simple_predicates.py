@@ -35,7 +35,7 @@ def _of_branches(plan: Plan) -> Plan:
     asked: dict[str, list[dict[str, Predicate]]] = {}  # by variable, one for each branch or group that has it
     for branch in plan.branches:
         for variable, predicates in _places(branch):
-            own = {str(part): part for part in predicates if part.variables == {variable}}
+            own = {str(part): part for part in predicates if part.is_simple and part.variables == {variable}}
             asked.setdefault(variable, []).append(own)
     simple = {
         variable: {text: part for text, part in ways[0].items() if all(text in way for way in ways)}

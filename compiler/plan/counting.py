@@ -1,0 +1,182 @@
+"""Aggregates over matches: whether they can be had without building a match, and what the kernel adds up for them.
+
+Of a sequence whose events are told by their own attributes and by the key, all matches together are a product of small
+matrices. Where conditions compare events, matches are built, and Spark groups them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from sase.compiler.core import scalars
+from sase.compiler.core.aggregates import Aggregate
+from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.errors import Diagnostic, SaseError
+from sase.compiler.plan.logical import Plan
+from sase.compiler.plan.physical import Grouped, Total
+
+
+def why_enumerated(plan: Plan) -> str | None:
+    """Why matches must be built to be counted; None if not."""
+    return next(_reasons(plan), None)
+
+
+def _reasons(plan: Plan) -> Iterator[str]:
+    query = plan.query
+    assert query.grouped is not None
+    if not query.is_sequence or query.arrivals:
+        yield "the pattern is no sequence of events"
+        return
+    if query.reported:
+        yield f"{query.reported[0].name} depends on earlier matches"
+    if len(query.positive) == 1 and not query.negated and not query.loops:
+        yield "each event is a match"
+    for part in (*plan.selection.predicates, *plan.construction.predicates):
+        yield f"{part} compares events"
+    for test in (*plan.selection.equivalences, *plan.construction.equivalences, *plan.scan.cross):
+        yield f"{test} is no part of the key"
+    if plan.window or (query.within and not plan.scan.window and plan.has_interval):
+        yield "the window is checked on whole matches"
+    for negation in plan.negations:
+        yield f"{negation.variable} is looked for after the matches are built"
+    for negation in plan.construction.negations:
+        if negation.predicates:
+            yield f"{negation.predicates[0]} compares events"
+        if any(test not in plan.scan.partition for test in negation.equivalences):
+            yield f"{negation.variable} has another key"
+        for name in query.neighbours(negation.variable):
+            if name is not None and name in query.loops and query.loops[name].least == 0:
+                yield f"{name}, beside the negated {negation.variable}, may be left out"
+    if query.trailing:
+        yield f"{query.trailing[0].name} stands last: it is known at the end of the window"
+    for key in query.grouped.by:
+        if _key(plan, key) is None:
+            yield f"{scalars.sql(key)} is no part of the key"
+    for aggregate in aggregates(query):
+        value = aggregate.value
+        if value is None:
+            continue
+        if len(scalars.variables(value)) != 1:
+            yield f"{scalars.sql(aggregate)} is not about one event"
+        elif aggregate.this in ("sum", "avg") and not _is_number(_kind(value)):
+            yield f"{scalars.sql(value)} is neither a whole number nor a double"
+
+
+def aggregates(query: BoundQuery) -> Iterator[Aggregate]:
+    for output in query.returns or ():
+        yield from output.value.find_all(Aggregate)
+
+
+def _kind(value: exp.Expr) -> exp.DataType:
+    return scalars.infer(value, [])
+
+
+def _is_number(kind: exp.DataType) -> bool:
+    return scalars.is_integer(kind) or kind.this in (exp.DataType.Type.DOUBLE, exp.DataType.Type.FLOAT)
+
+
+def _key(plan: Plan, value: exp.Expr) -> int | None:
+    """Which part of the partition key it is."""
+    for number, test in enumerate(plan.scan.partition):
+        if isinstance(value, exp.Column) and test.attribute(value.table) == value.name:
+            return number
+    return None
+
+
+def refuse_to_enumerate(plan: Plan) -> None:
+    """A loop that stays whole can be counted, and nothing else."""
+    query = plan.query
+    if query.grouped is not None and query.loops and (why := why_enumerated(plan)):
+        name = next(iter(query.loops))
+        found = Diagnostic(
+            f"matches with {name} cannot be counted without building them: {why}",
+            query.grouped.span,
+            "what is asked of events may concern each by itself, and the key: [id] in WHERE",
+        )
+        raise SaseError([found], query.text, query.filename)
+
+
+# ---- what is added up ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the kernel adds up, which columns of the key it shows, and what the result makes of that."""
+
+    totals: tuple[Total, ...]
+    shown: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+
+
+def counted(plan: Plan, keys: Sequence[str], column: Callable[[str, exp.Expr], str], name: str) -> Counted:
+    """`column` tells where the value of an event of a variable stands; totals are called `name` and a number."""
+    query, totals = plan.query, list[Total]()
+
+    def total(kind: str, value: exp.Expr | None, real: bool) -> exp.Expr:
+        variable = None if value is None else next(iter(scalars.variables(value)))
+        place = None if variable is None or value is None else column(variable, value)
+        known = next((each for each in totals if (each.kind, each.column, each.real) == (kind, place, real)), None)
+        if known is None or known.variable != variable:
+            known = Total(f"{name}_{len(totals) + 1}", kind, variable, place, real)
+            totals.append(known)
+        return _own(known.name)
+
+    def made(aggregate: Aggregate) -> exp.Expr:
+        value = aggregate.value
+        match aggregate.this:
+            case "count":
+                return total("count", value, aggregate.real)
+            case "sum":  # of nothing, it is NULL
+                assert value is not None
+                real = aggregate.real or not scalars.is_integer(_kind(value))
+                some = exp.GT(this=total("count", value, True), expression=exp.Literal.number(0))
+                return exp.Case(ifs=[exp.If(this=some, true=total("sum", value, real))])
+            case "avg":
+                parts = [total("sum", value, True), total("count", value, True)]
+                return exp.Anonymous(this="try_divide", expressions=parts)
+            case kind:
+                return total(kind, value, False)
+
+    by = {value: _own(keys[number]) for value in _by(query) if (number := _key(plan, value)) is not None}
+    columns = _columns(query, by, made)
+    if not totals:
+        total("count", None, True)  # that there is a match at all
+    return Counted(tuple(totals), tuple(dict.fromkeys(key.name for key in by.values())), columns)
+
+
+def grouped_by_spark(query: BoundQuery, group: str, name: str, why: str | None) -> tuple[Grouped, Columns]:
+    """For matches that are built: groups and totals are called so, with numbers."""
+    by = {value: f"{group}_{number}" for number, value in enumerate(_by(query), 1)}
+    totals: dict[str, str] = {}
+
+    def made(aggregate: Aggregate) -> exp.Expr:
+        return _own(totals.setdefault(scalars.sql(aggregate), f"{name}_{len(totals) + 1}"))
+
+    columns = _columns(query, {value: _own(column) for value, column in by.items()}, made)
+    if not totals:
+        totals["count(*)"] = f"{name}_1"
+    pairs = tuple((scalars.sql(value), column) for value, column in by.items())
+    return Grouped(pairs, tuple(totals.items()), why), columns
+
+
+Columns = tuple[tuple[str, str], ...]
+
+
+def _by(query: BoundQuery) -> tuple[exp.Expr, ...]:
+    return query.grouped.by if query.grouped is not None else ()
+
+
+def _own(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
+
+
+def _columns(query: BoundQuery, by: Mapping[exp.Expr, exp.Expr], made: Callable[[Aggregate], exp.Expr]) -> Columns:
+    def visit(part: exp.Expr) -> exp.Expr:
+        if isinstance(part, Aggregate):
+            return made(part)
+        return by[part].copy() if part in by else part
+
+    return tuple((scalars.sql(output.value.copy().transform(visit)), output.name) for output in query.returns or ())

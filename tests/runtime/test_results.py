@@ -1,0 +1,121 @@
+"""The ordered fold over matches, against all earlier results, one by one."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sase.runtime.errors import SaseRunError
+from sase.runtime.operator.results import Counted, Deciding, Fold, Tree, compiled, run
+
+COUNTED = (
+    Counted("avg+(b.v)", "avg", "b", "v", "double"),
+    Counted("sum+(a.v)", "sum", "a", "v", "bigint"),
+    Counted("count+(b.v)", "count", "b", "v", "bigint"),
+    Counted("min+(b.v)", "min", "b", "v", "bigint"),
+    Counted("max+(a.v)", "max", "a", "v", "bigint"),
+)
+V = ("term", "b", "v")
+CONDITIONS: list[Tree] = [
+    (">=", V, ("coalesce", ("told", "avg+(b.v)"), ("term", "a", "v"))),
+    ("or", ("is null", ("told", "sum+(a.v)")), ("<", ("told", "sum+(a.v)"), ("*", V, ("term", "a", "v")))),
+    ("not", (">", ("told", "count+(b.v)"), V)),
+    ("and", ("<=", ("coalesce", ("told", "min+(b.v)"), V), V), ("!=", ("told", "count+(b.v)"), ("term", "a", "v"))),
+    ("<", ("-", ("coalesce", ("told", "max+(a.v)"), V), ("negative", V)), ("term", "a", "big")),
+]
+EVENT = pa.struct([("ts", pa.int64()), ("v", pa.int64()), ("big", pa.int64()), ("row", pa.int64())])
+Event = dict[str, Any]
+Match = dict[str, Event]
+
+
+@st.composite
+def candidates(draw: st.DrawFn) -> list[Match]:
+    """In the order of their last events, the b's; several share one."""
+    values = st.none() | st.integers(-4, 9)
+    times = draw(st.lists(st.integers(0, 20), min_size=2, max_size=8))
+    events = [{"ts": at, "v": draw(values), "big": 9, "row": row} for row, at in enumerate(sorted(times))]
+    pairs = [{"a": a, "b": b} for b in events for a in events if a["ts"] < b["ts"] and draw(st.booleans())]
+    return sorted(pairs, key=lambda pair: pair["b"]["ts"])
+
+
+def one_by_one(matches: list[Match], condition: Tree, within: int | None) -> list[tuple[int, int, list[Any]]]:
+    """The rows of each result, and the aggregates with the results of its moment."""
+
+    def told(results: list[Match], now: int) -> dict[str, Any]:
+        answer = {}
+        for each in COUNTED:
+            events = {match[each.variable]["row"]: match[each.variable] for match in results}.values()
+            inside = [event for event in events if within is None or now - event["ts"] < within]
+            values = [event["v"] for event in inside if event["v"] is not None]
+            of = {"avg": lambda v: sum(v) / len(v), "sum": sum, "count": len, "min": min, "max": max}[each.kind]
+            answer[each.name] = of(values) if values or each.kind == "count" else None  # type: ignore[operator]
+        return answer
+
+    results: list[Match] = []
+    answer = []
+    for moment in sorted({match["b"]["ts"] for match in matches}):
+        before = told(results, moment)
+        now = [match for match in matches if match["b"]["ts"] == moment and holds(condition, match, before)]
+        results += now
+        after = list(told(results, moment).values())
+        answer += [(match["a"]["row"], match["b"]["row"], after) for match in now]
+    return answer
+
+
+def holds(condition: Tree, match: Match, told: dict[str, Any]) -> bool:
+    terms: dict[tuple[str, str], list[Any]] = {}
+    function = compiled(condition, terms)
+    for (variable, column), values in terms.items():
+        values[:] = [match[variable][column]]
+    return function(0, told) is True
+
+
+def found(table: pa.Table | pa.RecordBatch) -> list[tuple[int, int, list[Any]]]:
+    names = [each.name for each in COUNTED]
+    return [(row["a"]["row"], row["b"]["row"], [row[name] for name in names]) for row in table.to_pylist()]
+
+
+@given(candidates(), st.sampled_from(CONDITIONS), st.none() | st.integers(1, 20), st.integers(1, 5))
+@settings(deadline=None)
+def test_results_are_those_of_all_earlier_ones(
+    matches: list[Match], condition: Tree, within: int | None, size: int
+) -> None:
+    matches = [each for each in matches if within is None or each["b"]["ts"] - each["a"]["ts"] < within]
+    expected = one_by_one(matches, condition, within)
+    deciding = Deciding(COUNTED, (condition,), last=("b",), time="ts", order=None, row="row", within=within)
+    columns = [[match[name] for match in matches] for name in "ab"]
+    table = pa.table([pa.array(column, EVENT) for column in columns], ["0", "1"])
+    batches = table.to_batches(max_chunksize=size)
+    whole = [row for batch in run(deciding, iter(batches), ["a", "b"]) for row in found(batch)]
+    assert whole == expected
+
+    # Moment by moment, with nothing kept but the state.
+    parts, kept = [], list[pa.Table]()
+    for moment in sorted({match["b"]["ts"] for match in matches}):
+        now = table.rename_columns(["a", "b"]).filter(
+            pa.array([match["b"]["ts"] == moment for match in matches], pa.bool_())
+        )
+        fold = Fold(deciding, kept)
+        parts += found(fold.decide(now, fold.moments(now)))
+        kept = fold.state(moment + 1)
+    assert parts == expected
+
+
+def test_values_are_those_of_spark() -> None:
+    def value(*tree: Any, told: Any = None) -> Any:
+        return compiled(tree, {})(0, {"it": told})
+
+    it = ("told", "it")
+    assert value("=", it, it, told=float("nan")) is True, "NaN is itself"
+    assert value(">", it, it, told=None) is None
+    assert value("<", ("+", it, it), it, told=Decimal("-0.5")) is True
+    assert value("/", it, it, told=3) == 1.0
+    with pytest.raises(SaseRunError, match="does not fit into 64 bits"):
+        value("*", it, it, told=2**40)
+    with pytest.raises(SaseRunError, match="divides by zero"):
+        value("/", it, it, told=0)
