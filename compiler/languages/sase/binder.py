@@ -591,7 +591,8 @@ class _Binder:
                         self.error(f"{part.name}(*) has no meaning", span_of(part), "count(*) is the number of matches")
                     return at(Aggregate(this="count"), span_of(part))
                 case exp.Anonymous(expressions=[value]) if part.name.lower() in FUNCTIONS:
-                    if isinstance(value, exp.Column) and not value.table and value.name.lower() in names:
+                    variable = isinstance(value, exp.Column) and not value.table and value.name.lower() in names
+                    if variable and part.name.lower() == "count":  # each event has a time
                         time = exp.Identifier(this=self.catalog.time, quoted=True)
                         value = _single(names[value.name.lower()], time, True, span_of(value))
                     return at(Aggregate(this=part.name.lower(), expression=value), span_of(part))
