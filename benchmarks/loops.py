@@ -44,7 +44,7 @@ def worker(events: int) -> Callable[[str], int]:
         symbols = np.zeros(len(kind), np.int64)
         for bit, condition in enumerate(step.pattern.fills.values()):
             symbols |= _fits(condition, letters).astype(np.int64) << bit
-        columns = {"id": key, "_sase_time": number * 100, "_sase_symbols": symbols, "_sase_event": number}
+        columns = {"id": key, "_sase_time": number * 10_000, "_sase_symbols": symbols, "_sase_event": number}
         table = pa.table({name: pa.array(values) for name, values in columns.items()})
         measures = tuple(
             (name, value, pa.list_(pa.int64()) if isinstance(value, Over) else pa.int64())
@@ -75,7 +75,7 @@ def whole_job(events: int) -> Callable[[str], int]:
     spark = Bench().spark
     kinds = F.array(*map(F.lit, KINDS))
     rows = spark.range(events).select(
-        (F.col("id") * 100).alias("ts"),
+        F.col("id").alias("ts"),
         F.element_at(kinds, (F.abs(F.xxhash64("id")) % len(KINDS) + 1).cast("int")).alias("type"),
         (F.abs(F.xxhash64("id", F.lit(1))) % KEYS).cast("int").alias("id"),
         F.lit(1).alias("v"),

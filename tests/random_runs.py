@@ -74,7 +74,7 @@ def run_query(random: Random) -> str:
 
 def _conditions(random: Random, singles: list[str], loops: list[str]) -> list[str]:
     def value() -> str:
-        ways = [f"{name}.v" for name in singles]
+        ways = [f"{name}.v{random.choice(['', '', ' + 1'])}" for name in singles]
         for name in loops:
             function = random.choice(["sum", "avg", "min", "max", "first", "last", "count"])
             ways += [f"{function}({name}.v)", f"{name}[{random.choice([0, 1, -1, -2])}].v"]

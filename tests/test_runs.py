@@ -94,14 +94,15 @@ def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str
     database.executemany(
         "INSERT INTO events VALUES (?, ?, ?, ?, ?)", ([row[name] for name in names] for row in case.events)
     )
-    bits = " + ".join(f"{1 << bit} * ({sql} IS TRUE)" for bit, sql in enumerate(step.pattern.fills.values()))
-    terms = {name: f"({sql} IS TRUE)" for name, sql in step.pattern.terms.items()}
+    bits = " + ".join(f"{1 << bit} * (({sql}) IS TRUE)" for bit, sql in enumerate(step.pattern.fills.values()))
+    terms = step.pattern.terms
+    numbers = {name for name, sql in terms.items() if sql.startswith("CASE") and sql.endswith("END")}
     columns = {"_sase_time": "ts", "_sase_symbols": bits, "_sase_event": "number", "id": "id", "v": "v", **terms}
     order = ", ".join([*step.keys, "ts"])
     rows = database.execute(
         f"SELECT {', '.join(columns.values())} FROM events WHERE {step.relevant or 'true'} ORDER BY {order}"
     ).fetchall()
-    kinds = [pa.bool_() if name in terms else pa.int64() for name in columns]
+    kinds = [pa.bool_() if name in terms and name not in numbers else pa.int64() for name in columns]
     values = list(zip(*rows, strict=True)) or [()] * len(kinds)
     arrays = [
         pa.array([None if cell is None else kind.to_pandas_dtype()(cell) for cell in each], kind)

@@ -396,11 +396,11 @@ class RunPlanner:
             match part:
                 case scalars.Folded():
                     return self.fold(part, closing)
-                case _ if is_field(part):
+                case _ if is_field(part) or self.is_value(part):
                     (column, *_) = scalars.columns(part)
                     name = column.table.partition(_NOTHING)[0]
                     address = Address(None) if name == here else self.address(name, closing)
-                    return _spanned(At(this=scalars.without_variable(part), address=address, step=0), part)
+                    return _spanned(At(this=self.asked_of(name, part), address=address, step=0), part)
                 case exp.Column():
                     name = part.table.partition(_NOTHING)[0]
                     value = (
@@ -413,6 +413,18 @@ class RunPlanner:
             return part
 
         return condition.copy().transform(visit, copy=False)
+
+    def is_value(self, node: exp.Expr) -> bool:
+        """Whether Spark computes it from one event, and it is more than an attribute."""
+        if isinstance(node, exp.Column | exp.Connector | exp.Not | exp.Paren | exp.Predicate | At | Over):
+            return False
+        return len({column.table for column in scalars.columns(node)}) == 1 and not node.find(scalars.Folded)
+
+    def asked_of(self, name: str, value: exp.Expr) -> exp.Expr:
+        """Only events of the variable's types are asked for it, so that it never fails on others."""
+        types = self.query.variable(name).types
+        bare = scalars.without_variable(value)
+        return exp.Case(ifs=[exp.If(this=type_test(self.query.type, types), true=bare)])
 
     def fold(self, node: scalars.Folded, closing: bool) -> exp.Expr:
         column = node.expressions[0]
