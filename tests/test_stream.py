@@ -41,6 +41,9 @@ QUERIES = {
     # C has no key to go by, and its condition does not come apart: its events go to every bucket.
     "negation outside": "EVENT SEQ(A x, !(C y), B z) WHERE x.id = z.id AND abs(y.n - x.n) < 2 WITHIN 20 minutes",
     "any order": "EVENT AND(A x, OR(B y, SEQ(B y, A z)), NOT C n, ALL(B t)) WHERE [id] AND t.n > x.n WITHIN 9 minutes",
+    "what has arrived": "EVENT SEQ(A x, B y) WHERE [id] AND y.n > avg*(y.n) WITHIN 9 minutes",
+    "earlier results": "EVENT SEQ(A x, B y) WHERE [id] AND y.n >= coalesce(avg+(x.n), 0) WITHIN 9 minutes "
+    "RETURN x.ts, y.ts AS last, sum+(y.n) AS total",
     "one event": "EVENT A x WHERE x.n > 3",
 }
 
@@ -78,7 +81,7 @@ def bag(matches: DataFrame) -> Counter[str]:
 
 
 def test_streams_give_the_answers_of_batch(spark: SparkSession, folder: Path) -> None:
-    """Five queries in one streaming query. The last file has an event of no query's type: it, too, tells the time."""
+    """Seven queries in one streaming query. The last file has an event of no query's type: it, too, tells the time."""
     events = stream_of(120, 1)
     random = Random(2)
     late_by = sorted(range(len(events)), key=lambda at: 37 * at + random.randint(0, 300))
