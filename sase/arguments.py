@@ -16,8 +16,10 @@ from sase.runtime.io.report import starting
 
 if TYPE_CHECKING:
     from sase.api import Query
+    from sase.compiler.composition import Composition
     from sase.compiler.core.catalog import Catalog
     from sase.compiler.languages.front_end import Parsed
+    from sase.queries import Queries
     from sase.statement import Statement
 
 # ---- which there are ----------------------------------------------------------------------------
@@ -223,8 +225,11 @@ def is_sql(text: str, filename: str) -> bool:
     return not others and not filename.endswith(".sase") and looks_like_sql(text)
 
 
-def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query:
-    """The query. Where nothing is read of the events but their schema, a catalog has all that they could tell."""
+def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query | Queries:
+    """The query, or the queries of the file.
+
+    Where nothing is read of the events but their schema, a catalog has all that they could tell.
+    """
     if html := getattr(arguments, "html", None):
         from sase.pictures.picture import require
 
@@ -263,8 +268,8 @@ def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Que
     )
 
 
-def _parsed(arguments: argparse.Namespace) -> Parsed:
-    from sase.compiler.languages.registry import read
+def _parsed(arguments: argparse.Namespace) -> Parsed | Composition:
+    from sase.api import read_text as read
 
     text, filename = _text(arguments)
     return read(text, f"{filename}.sase" if filename in (INLINE, STDIN) else filename, arguments.language)

@@ -17,6 +17,7 @@ from sase.compiler.core.arrivals import Lowering
 from sase.compiler.core.bound import (
     BoundQuery,
     Branch,
+    Derived,
     Earliest,
     Group,
     Mode,
@@ -51,6 +52,7 @@ def assemble(
     within: Window | Diagnostic | None,
     returns: Sequence[Output] | None,
     composite: str | None,
+    timed: bool,
     found: list[Diagnostic],
     missing: Missing = with_escapes,
     selection: Mapping[str, tuple[Mode, Span]] = MappingProxyType({}),
@@ -96,6 +98,7 @@ def assemble(
         within=window,
         returns=None if returns is None else tuple(returns),
         composite=composite,
+        timed=timed,
         time_unit=catalog.time_unit,
         time_format=catalog.time_format,
         csv=catalog.csv,
@@ -105,7 +108,7 @@ def assemble(
         arrivals=tuple(arriving.arrivals.values()),
         timed_out=timed_out is not None,
     )
-    check_outputs(query, catalog.type if composite is not None else None, found)
+    check_outputs(query, found)
     if not found:
         found += _wrong_selection(query, selection, exclusive)
     if isinstance(within, Diagnostic):
@@ -296,9 +299,10 @@ def _with_parts(group: Group, numbers: Iterator[int], owned: Sequence[Owned]) ->
 # ---- RETURN -------------------------------------------------------------------------------------
 
 
-def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagnostic]) -> None:
-    """`type_column` is that of a composite event, which has one, too."""
-    names = set() if type_column is None else {type_column.lower()}
+def check_outputs(query: BoundQuery, found: list[Diagnostic]) -> None:
+    places = [query.time, query.order or query.time] if query.timed else []
+    names = {query.type.lower()} if query.composite else set()
+    found += _no_tie_breaker(query)
     wrong: set[Span] = set()  # x.* stands for many columns, and is reported once
     for output in query.returns or ():
         mistakes: list[Diagnostic] = []
@@ -318,9 +322,29 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
                 )
             )
         names.add(output.name.lower())
+        if output.name.lower() in map(str.lower, places):
+            mistakes.append(
+                Diagnostic(
+                    f"an event of the type {query.composite} has its own {output.name}: that of the match, when it is "
+                    "certain",
+                    output.span,
+                    "leave it out, or give it another name with AS",
+                )
+            )
         if mistakes and output.span not in wrong:
             wrong.add(output.span)
             found += mistakes
+
+
+def _no_tie_breaker(query: BoundQuery) -> Iterator[Diagnostic]:
+    """An event with a derived time is simultaneous with all events of that time, and nothing that is sorted can be."""
+    derived = any(isinstance(branch.instant, Earliest | Derived) for branch in query.branches)
+    if query.timed and query.order is not None and derived:
+        yield Diagnostic(
+            f"these matches are certain at the end of a window, where no event gives {query.composite} a tie-breaker",
+            query.span,
+            f"events are ordered by {query.order}: leave the tie-breaker out, or let the pattern end with an event",
+        )
 
 
 def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:

@@ -150,6 +150,7 @@ class Builder:
             timed_out=extent(timed_out) if timed_out else None,
             consume=Name(str(consume.children[0]), extent(consume)) if consume else None,
             returns=self.returns(returns) if returns else None,
+            into=self.into(tree),
             span=extent(pattern),
         )
 
@@ -308,6 +309,10 @@ class Builder:
                     )
                 )
         return Return(tuple(self.return_item(argument) for argument in arguments), composite, extent(tree))
+
+    def into(self, tree: Node) -> Name | None:
+        into = _child(tree, "into")
+        return self.name(_trees(into)[0]) if into else None
 
     def return_item(self, tree: Node) -> ReturnItem:
         parts = _trees(tree)

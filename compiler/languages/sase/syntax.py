@@ -155,4 +155,5 @@ class Query:
     timed_out: Span | None
     consume: Name | None  # EXCLUSIVE or SHARED
     returns: Return | None
+    into: Name | None
     span: Span  # of the pattern
