@@ -132,6 +132,9 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
+    if query.runs:
+        found = Diagnostic(f"{query.strategy} is understood, and cannot be run yet", query.span, "leave it out")
+        raise SaseError([found], query.text, query.filename)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)

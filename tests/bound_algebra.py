@@ -31,7 +31,7 @@ class Scalars(Pattern):
     def __init__(self, query: BoundQuery, catalog: Catalog) -> None:
         self.catalog, self.ansi = catalog, True
         self.components = [Component(variable.name, variable.types) for variable in query.variables]
-        self.repeated, self.collects = set(), set()
+        self.repeated, self.collects, self.optional = set(), set(), set()
 
     def component(self, name: str) -> Component:
         return next(component for component in self.components if component.name == name)

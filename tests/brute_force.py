@@ -45,8 +45,10 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """The bag of results, one dict per match. An event is a dict from column to value, None where it is NULL."""
     query = parse(query_text)
-    pattern = Pattern(query, catalog, ansi)
-    return [result(pattern, query, match) for match in matches(pattern, taking_part(events, catalog))]
+    stream = taking_part(events, catalog)
+    pattern = Pattern(query, catalog, ansi, longest=len(stream))
+    found = matches(pattern, stream) if pattern.strategy == ANY_MATCH else matches_of_runs(pattern, query, stream)
+    return [result(pattern, query, match) for match in found]
 
 
 class Match(NamedTuple):
@@ -128,6 +130,163 @@ def collected(pattern: Pattern, branch: Branch, bound: dict[str, Event], stream:
             events = [way[name] for way in ways if not cannot_be_added(pattern, branch, group, way, stream)]
             found[name] = sorted(events, key=place)
     return found
+
+
+# ---- runs ---------------------------------------------------------------------------------------
+
+ANY_MATCH, NEXT_MATCH = "skip till any match", "skip till next match"
+STRICT = "strict contiguity"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A component of a run: how many events it takes, and what may not lie just before it."""
+
+    name: str
+    least: int
+    most: float
+    negated: tuple[str, ...]
+
+
+def steps(pattern: syntax.Pattern, names: dict[Span, str]) -> list[Step]:
+    found: list[Step] = []
+    forbidden: list[str] = []
+    for part in flattened(pattern):
+        if isinstance(part, syntax.Not):
+            (component,) = syntax.components(part)
+            forbidden.append(names[component.span])
+        else:
+            assert isinstance(part, syntax.Component)
+            least, most = part.repeated or (0 if part.optional else 1, 1)
+            found.append(Step(names[part.span], least, math.inf if most is None else most, tuple(forbidden)))
+            forbidden = []
+    return found
+
+
+def matches_of_runs(pattern: Pattern, query: Query, stream: list[Event]) -> list[Match]:
+    """Each event begins one run, or under PAST LAST ROW each behind the match before."""
+    found = []
+    for events in partitions(pattern, query, stream):
+        free = 0
+        for start in range(len(events)):
+            match = run(pattern, events[start:]) if start >= free else None
+            if match is not None:
+                found.append(match)
+                if query.after_match is not None and query.after_match.text == "past last row":
+                    free = events.index(last_event(match)) + 1
+    return found
+
+
+def partitions(pattern: Pattern, query: Query, stream: list[Event]) -> list[list[Event]]:
+    """The events that agree on `[k]`, if all components declare it; of strict contiguity, all events. In order."""
+    tied = [c for c in pattern.components if c.name in pattern.positive or pattern.strategy == NEXT_MATCH]
+    keys = [
+        part.attribute.name.lower()
+        for part in pattern.parts
+        if isinstance(part, Equivalence)
+        and pattern.strategy != STRICT
+        and all(
+            part.attribute.name.lower() in map(str.lower, declared(kind, pattern.catalog))
+            for component in tied
+            for kind in component.types
+        )
+    ]
+    groups: dict[tuple[Any, ...], list[Event]] = {}
+    for event in sorted(stream, key=place):
+        key = tuple(event.attributes.get(name) for name in keys)
+        if None not in key:
+            groups.setdefault(key, []).append(event)
+    for events in groups.values():
+        assert all(before(one, other) for one, other in pairwise(events)), "nothing says which of them is next"
+    return list(groups.values())
+
+
+Taken = list[tuple[int, "Event"]]
+"""The events of a run, each with the number of its component."""
+
+
+def run(pattern: Pattern, events: list[Event]) -> Match | None:
+    """From the first of these events. An event that a component further on can take is taken there: whatever can be
+    left behind is, and the first event that can close the match closes it."""
+    taken: Taken = []
+    between: list[Event] = []
+    for event in events:
+        if taken and pattern.within is not None and event.time - taken[0][1].time >= pattern.within:
+            return None
+        step = next((step for step in ways_on(pattern, taken) if can_take(pattern, taken, step, event, between)), None)
+        if step is not None:
+            taken, between = [*taken, (step, event)], []
+            if is_complete(pattern, taken):
+                branch = Branch(tuple(bound_by(pattern, taken)))
+                return Match(branch, bound_by(pattern, taken), {})
+        elif not taken or pattern.strategy != NEXT_MATCH:
+            return None
+        else:
+            between.append(event)
+    return None
+
+
+def ways_on(pattern: Pattern, taken: Taken) -> list[int]:
+    """The components that may take the next event, the furthest first."""
+    here = taken[-1][0] if taken else -1
+    count = sum(step == here for step, _ in taken)
+    ways = [here] if taken and count < pattern.steps[here].most else []
+    if not taken or count >= pattern.steps[here].least:
+        for step in range(here + 1, len(pattern.steps)):
+            ways.insert(0, step)
+            if pattern.steps[step].least > 0:
+                break
+    return ways
+
+
+def can_take(pattern: Pattern, taken: Taken, step: int, event: Event, between: list[Event]) -> bool:
+    """Does it meet all that can be known of it, and was there nothing that may not lie before it?"""
+    if event.type not in pattern.component(pattern.steps[step].name).types:
+        return False
+    bound = bound_by(pattern, [*taken, (step, event)])
+    here = taken[-1][0] if taken else -1
+    forbidden = [name for each in pattern.steps[here + 1 : step + 1] for name in each.negated]
+    return known_parts_hold(pattern, bound, step) and not any(
+        is_forbidden(pattern, name, other, bound) for name in forbidden for other in between
+    )
+
+
+def is_complete(pattern: Pattern, taken: Taken) -> bool:
+    """Are all components there, and does what is known of the last loop hold?"""
+    here = taken[-1][0]
+    count = sum(step == here for step, _ in taken)
+    enough = count >= pattern.steps[here].least and all(step.least == 0 for step in pattern.steps[here + 1 :])
+    return enough and known_parts_hold(pattern, bound_by(pattern, taken), len(pattern.steps))
+
+
+def bound_by(pattern: Pattern, taken: Taken) -> dict[str, Event]:
+    bound = {}
+    for number, step in enumerate(pattern.steps):
+        events = [event for at, event in taken if at == number]
+        for index, event in enumerate(events):
+            bound[element(step.name, index) if step.name in pattern.repeated else step.name] = event
+    return bound
+
+
+def known_parts_hold(pattern: Pattern, bound: dict[str, Event], step: int) -> bool:
+    """The parts of P+ that speak of components up to this one; of a whole loop, once it is left."""
+    names = [each.name for each in pattern.steps]
+
+    def is_known(part: exp.Expr) -> bool:
+        return isinstance(part, Equivalence) or all(
+            pattern.owner(column) in names[:step]
+            or (pattern.owner(column) in names[: step + 1] and not pattern.is_whole(column))
+            for column in part.find_all(exp.Column)
+        )
+
+    return all_hold(*(partial(pattern.holds, part, bound, {}) for part in pattern.parts if is_known(part)))
+
+
+def is_forbidden(pattern: Pattern, name: str, event: Event, bound: dict[str, Event]) -> bool:
+    if event.type not in pattern.component(name).types:
+        return False
+    parts = [part for part in pattern.parts if isinstance(part, Equivalence) or name in pattern.mentioned(part)]
+    return all_hold(*(partial(pattern.holds, part, {**bound, name: event}, {}) for part in parts))
 
 
 # ---- selection and consumption ------------------------------------------------------------------
@@ -304,30 +463,36 @@ def of_groups(groups: tuple[Group, ...]) -> frozenset[str]:
     return frozenset(name for group in groups for name in group.inside)
 
 
-def branches(pattern: syntax.Pattern, names: dict[Span, str]) -> list[Branch]:
-    """The disjunctive normal form: OR is a union, AND and SEQ take one branch of each operand."""
+def branches(pattern: syntax.Pattern, names: dict[Span, str], longest: int) -> list[Branch]:
+    """The disjunctive normal form: OR is a union, AND and SEQ take one branch of each operand. A loop without an upper
+    bound takes `longest` events at most, as there are no more."""
     match pattern:
         case syntax.Component(repeated=None):
-            return [Branch((names[pattern.span],))]
+            one = Branch((names[pattern.span],))
+            return [Branch(()), one] if pattern.optional else [one]
         case syntax.Component():
-            least, most = pattern.repeated
+            least, bound = pattern.repeated
+            most = longest if bound is None else bound
             events = [Branch((element(names[pattern.span], index),)) for index in range(most)]
             return [in_sequence(events[:count]) for count in range(least, most + 1)]
         case syntax.All():
             return [Branch((), groups=(Group((names[pattern.component.span],), (), collects=True),))]
         case syntax.Or():
-            return [branch for part in pattern.parts for branch in branches(part.pattern, names)]
+            return [branch for part in pattern.parts for branch in branches(part.pattern, names, longest)]
         case syntax.And():
-            return [together(chosen) for chosen in product(*(branches(part.pattern, names) for part in pattern.parts))]
+            return [
+                together(chosen)
+                for chosen in product(*(branches(part.pattern, names, longest) for part in pattern.parts))
+            ]
         case syntax.Seq():
-            every = product(*(branches(part.pattern, names) for part in pattern.parts))
+            every = product(*(branches(part.pattern, names, longest) for part in pattern.parts))
             return [in_sequence(list(chosen)) for chosen in every]
         case syntax.Some():
             subsets = combinations([part.pattern for part in pattern.parts], pattern.least)
-            every = [product(*(branches(part, names) for part in subset)) for subset in subsets]
+            every = [product(*(branches(part, names, longest) for part in subset)) for subset in subsets]
             return [together(chosen) for choices in every for chosen in choices]
         case syntax.Not():
-            ways = [negated(branch) for branch in branches(pattern.pattern, names)]
+            ways = [negated(branch) for branch in branches(pattern.pattern, names, longest)]
             return [together(chosen) for chosen in product(*ways)]
     raise NotImplementedError(pattern)
 
@@ -395,6 +560,32 @@ def variable(name: str) -> str:
     return name.partition("[")[0]
 
 
+def place_in_loop(column: exp.Column) -> syntax.PlaceInLoop | None:
+    """What stands in the brackets behind it, if that is `[i-1]` or `[..i-1]`."""
+    match column.parent:
+        case exp.Bracket(expressions=[syntax.PlaceInLoop() as found]):
+            return found
+    return None
+
+
+def is_up_to(column: exp.Column) -> bool:
+    found = place_in_loop(column)
+    return found is not None and bool(found.args["up_to"])
+
+
+def of_each(part: exp.Expr) -> exp.Expr:
+    """`b[i].v` is `b.v`."""
+
+    def visit(node: exp.Expr) -> exp.Expr:
+        match node:
+            case exp.Dot(this=exp.Bracket(this=exp.Column() as column, expressions=[syntax.PlaceInLoop() as found])):
+                if not found.args["up_to"] and found.args["back"] == 0:
+                    return exp.Column(this=node.expression.copy(), table=column.this.copy())
+        return node
+
+    return part.transform(visit, copy=True)
+
+
 def of_types(stream: list[Event], component: Component) -> list[Event]:
     """ANY is one event of either type."""
     return [event for event in stream if event.type in component.types]
@@ -410,7 +601,7 @@ LEFT_OUT = LeftOut()
 class Pattern:
     """The clauses of a query, with names and parameters looked up."""
 
-    def __init__(self, query: Query, catalog: Catalog, ansi: bool) -> None:
+    def __init__(self, query: Query, catalog: Catalog, ansi: bool, longest: int = 0) -> None:
         self.catalog = catalog
         self.ansi = ansi
         names = named(query)
@@ -422,15 +613,20 @@ class Pattern:
         if self.timed_out:
             assert isinstance(query.pattern, syntax.Seq)
             patterns = [*stuck(query.pattern)]
-        self.branches = [branch for pattern in patterns for branch in branches(pattern, names)]
+        self.strategy = query.strategy.text if query.strategy else ANY_MATCH
+        self.steps = steps(query.pattern, names) if self.strategy != ANY_MATCH else []
+        self.optional = {names[part.span] for part in listed if part.repeated and part.repeated[0] == 0}
+        longest = longest if self.strategy == ANY_MATCH else 1
+        self.branches = [branch for pattern in patterns for branch in branches(pattern, names, longest)]
         self.positive = {variable(name) for branch in self.branches for name in branch.positive}
+        self.positive |= {step.name for step in self.steps}
         self.collects = {
             name for branch in self.branches for group in branch.groups if group.collects for name in group.names
         }
         self.modes = modes(query.pattern, names)
         self.exclusive = query.consume is not None and query.consume.text.upper() == "EXCLUSIVE"
         self.within = window(query.within, catalog)
-        self.parts = list(conjuncts(query.where)) if query.where is not None else []
+        self.parts = [of_each(part) for part in conjuncts(query.where)] if query.where is not None else []
 
     def component(self, name: str) -> Component:
         return next(component for component in self.components if component.name == variable(name))
@@ -471,6 +667,10 @@ class Pattern:
             )
         return column.name in self.repeated | self.collects
 
+    def is_whole(self, column: exp.Column) -> bool:
+        """Does it stand for what is only known of a whole loop, and not for what came before in it?"""
+        return self.is_folded(column) and place_in_loop(column) is None
+
     def owner(self, column: exp.Column) -> str:
         """The variable that a name belongs to; a bare one is the only component's, or the only positive one's."""
         if column.table:
@@ -491,10 +691,10 @@ class Pattern:
 
     def holds(self, part: exp.Expr, bound: dict[str, Event], collected: dict[str, list[Event]]) -> bool:
         """Is it true, of each event of a repeated variable, or is nothing of it left?"""
-        events: dict[str, list[Event]] = {**collected}
+        events: dict[str, list[Event]] = {**collected, **{name: [] for name in self.optional}}
         for name, event in bound.items():
             events.setdefault(variable(name), []).append(event)
-        single = {self.owner(column) for column in part.find_all(exp.Column) if not self.is_folded(column)}
+        single = {self.owner(column) for column in part.find_all(exp.Column) if not self.is_whole(column)}
         repeated = sorted(single & self.repeated & set(events))
         others = {name: event for name, event in bound.items() if variable(name) == name}
         return all_hold(
@@ -532,7 +732,7 @@ class Pattern:
 
     def is_bound(self, column: exp.Column, bound: Bound) -> bool:
         if isinstance(column.parent, exp.Bracket) and self.is_folded(column):
-            return int(column.parent.expressions[0].this) < len(bound.several.get(self.owner(column), []))
+            return bool(self.chosen(column, bound))
         return self.owner(column) in (bound.several if self.is_folded(column) else bound)
 
     def speaks_of_missing(self, atom: exp.Expr, bound: Bound) -> bool:
@@ -546,10 +746,25 @@ class Pattern:
         """The event and the attribute that a column is of, if that is one event: also `a[0].v`."""
         if not self.is_folded(column):
             return [(bound[self.owner(column)], column.name)]
-        if isinstance(column.parent, exp.Bracket):
-            index = int(column.parent.expressions[0].this)
-            return [(bound.several[self.owner(column)][index], column.parent.parent.expression.name)]
+        if isinstance(column.parent, exp.Bracket) and not is_up_to(column):
+            return [(self.chosen(column, bound)[-1], column.parent.parent.expression.name)]
         return []
+
+    def chosen(self, column: exp.Column, bound: Bound) -> list[Event]:
+        """The events that the brackets behind a variable choose: `b[0]`, `b[-1]`, `b[i-1]` and `b[..i-1]`."""
+        events = bound.several.get(self.owner(column), [])
+        assert isinstance(column.parent, exp.Bracket)
+        (index,) = column.parent.expressions
+        match index:
+            case syntax.PlaceInLoop():
+                at_hand = bound.get(self.owner(column))
+                before = [at for at, event in enumerate(events) if event is at_hand]
+                return events[: before[0]] if before else []
+            case exp.Neg():
+                return events[: len(events) + 1 - int(index.this.this)]
+            case _:
+                number = int(index.this)
+                return events[: number + 1] if number < len(events) else []
 
     def agree(self, test: Equivalence, bound: Bound) -> Truth:
         """`[id]`: every two events that declare it are equal in it. `[id='1']`: and each of them is '1'."""
@@ -579,8 +794,8 @@ class Pattern:
             case exp.Column():
                 return bound[self.owner(node)].attributes.get(node.name.lower())
             case exp.Dot(this=exp.Bracket(this=exp.Column() as column)) if self.is_folded(column):
-                index, events = int(node.this.expressions[0].this), bound.several.get(self.owner(column), [])
-                return events[index].attributes.get(node.expression.name.lower()) if index < len(events) else None
+                events = self.chosen(column, bound)
+                return events[-1].attributes.get(node.expression.name.lower()) if events else None
             case exp.Dot() | exp.Bracket():
                 return field(node, of(node.this))
             case exp.Literal():
@@ -623,6 +838,11 @@ class Pattern:
                 return self.case(node, bound)
             case exp.Cast():
                 return cast(of(node.this), node.to.sql("spark").lower())
+            case exp.Anonymous(expressions=[exp.Dot(this=exp.Bracket(this=exp.Column() as column))]) if is_up_to(
+                column
+            ):
+                name = node.expressions[0].expression.name.lower()
+                return FOLDS[node.this.lower()]([event.attributes.get(name) for event in self.chosen(column, bound)])
             case exp.Anonymous(expressions=[exp.Column() as column]) if self.is_folded(column):
                 return self.fold(node.this.lower(), column, bound)
             case exp.Anonymous():
@@ -687,6 +907,12 @@ class Pattern:
             case exp.Case():
                 results = [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default")]
                 return widest([self.number_type(result) for result in results if result is not None], self.ansi)
+            case exp.Anonymous(expressions=[exp.Dot(this=exp.Bracket(this=exp.Column() as column)) as inside]) if (
+                is_up_to(column)
+            ):
+                kind = self.number_type(inside)
+                folded = {"sum": "bigint" if kind in BITS else kind, "avg": "double", "count": "int"}
+                return folded.get(node.this.lower(), kind)
             case exp.Anonymous(expressions=[exp.Column() as column]) if self.is_folded(column):
                 kind = self.number_type(column) if column.table else None
                 folded = {"sum": "bigint" if kind in BITS else kind, "avg": "double", "count": "int"}
@@ -782,7 +1008,7 @@ def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def result(pattern: Pattern, query: Query, match: Match) -> dict[str, Any]:
-    events: dict[str, list[Event]] = {**match.collected}
+    events: dict[str, list[Event]] = {**match.collected, **{name: [] for name in pattern.optional}}
     for name, event in match.bound.items():
         events.setdefault(variable(name), []).append(event)
     if query.returns is None:
@@ -1064,8 +1290,8 @@ FOLDS: dict[str, Callable[[list[Any]], Any]] = {
     "min": without_nulls(lambda values: min(values, key=rank)),
     "max": without_nulls(lambda values: max(values, key=rank)),
     "collect": lambda values: values,
-    "first": lambda values: values[0],
-    "last": lambda values: values[-1],
+    "first": lambda values: values[0] if values else None,
+    "last": lambda values: values[-1] if values else None,
 }
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

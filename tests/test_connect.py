@@ -69,7 +69,7 @@ def printed() -> str:
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr[-4000:]

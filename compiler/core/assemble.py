@@ -12,14 +12,17 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from sase.compiler.core import pattern, scalars
+from sase.compiler.core import pattern, runs, scalars
 from sase.compiler.core.arrivals import Lowering
 from sase.compiler.core.bound import (
+    AfterMatch,
     BoundQuery,
     Branch,
     Derived,
     Earliest,
+    EventStrategy,
     Group,
+    Loop,
     Mode,
     Output,
     Predicate,
@@ -58,7 +61,11 @@ def assemble(
     selection: Mapping[str, tuple[Mode, Span]] = MappingProxyType({}),
     exclusive: Span | None = None,
     arrays: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    empty: frozenset[str] = frozenset(),
     timed_out: Span | None = None,
+    loops: Mapping[str, Loop] = MappingProxyType({}),
+    strategy: tuple[EventStrategy, Span] | None = None,
+    after: tuple[AfterMatch, Span] | None = None,
 ) -> BoundQuery:
     """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
     the pattern's, `exclusive` that of the words that let a match use up its events.
@@ -107,8 +114,14 @@ def assemble(
         arrays={name: elements for name, elements in arrays.items() if positive.intersection(elements)},
         arrivals=tuple(arriving.arrivals.values()),
         timed_out=timed_out is not None,
+        empty=empty,
+        loops=dict(loops),
+        strategy=strategy[0] if strategy else "skip till any match",
+        after=after[0] if after else "to next row",
     )
     check_outputs(query, found)
+    if not found:
+        found += runs.wrong(query, strategy, after, selection, exclusive)
     if not found:
         found += _wrong_selection(query, selection, exclusive)
     if isinstance(within, Diagnostic):
@@ -310,7 +323,16 @@ def check_outputs(query: BoundQuery, found: list[Diagnostic]) -> None:
         mistakes += [
             _no_event(column, query)
             for column in scalars.single_columns(output.value)
-            if column.table not in query.bound
+            if column.table not in query.bound or (column.table in query.loops and not query.loops[column.table].single)
+        ]
+        mistakes += [
+            Diagnostic(
+                "[i] is each event of a loop in turn, in a condition",
+                span_of(fold),
+                "return one value: first(b.v), last(b.v), b[0].v or collect(b.v)",
+            )
+            for fold in output.value.find_all(scalars.Folded)
+            if fold.looks_back
         ]
         if output.name.lower() in names:
             example = f": {scalars.sql(output.value)} AS …" if isinstance(output.value, exp.Column) else ""
@@ -350,7 +372,7 @@ def _no_tie_breaker(query: BoundQuery) -> Iterator[Diagnostic]:
 def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:
     """Why there is no single event to return an attribute of."""
     name, span = column.table, span_of(column)
-    if name in query.arrays:
+    if name in query.arrays or name in query.loops:
         return Diagnostic(
             f"{name} is repeated: a match has several such events",
             span,

@@ -121,11 +121,42 @@ class Arrival:
     """Its Spark type."""
 
 
+@dataclass(frozen=True)
+class Loop:
+    """How many events one component takes, one after the other."""
+
+    least: int
+    most: int | None
+    """None: any number."""
+    single: bool = False
+    """`B? b`, which is one event or none, and no array."""
+
+    def __str__(self) -> str:
+        match self.least, self.most:
+            case 0, 1 if self.single:
+                return "?"
+            case 0, None:
+                return "*"
+            case 1, None:
+                return "+"
+            case least, most if least == most:
+                return f"{{{least}}}"
+            case least, most:
+                return f"{{{least},{'' if most is None else most}}}"
+
+
 Before = tuple[str, str]
 """The place (time, tie-breaker) of the first variable's event is strictly before that of the second."""
 
 Fold = Literal["none", "collect"]
 """What is done with the bindings of a group: NOT forbids any, ALL collects them."""
+
+EventStrategy = Literal["skip till any match", "skip till next match", "partition contiguity", "strict contiguity"]
+"""Which events a match may take, in SASE+'s words: all combinations; from each start one run, which takes the first
+event that it can; or such a run without a gap, among the events of its partition or of the whole stream."""
+
+AfterMatch = Literal["to next row", "past last row"]
+"""Where the run of the next match may begin, in the words of MATCH_RECOGNIZE: with any event, or behind the match."""
 
 Mode = Literal["first", "last"]
 Consumption = Literal["shared", "exclusive"]
@@ -250,9 +281,21 @@ class BoundQuery:
     consume: Consumption = "shared"
     arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The variables that stand for the single events of a repeated positive component: `A{2,4} a` has four."""
+    empty: frozenset[str] = frozenset()
+    """Those of `arrays` that are empty, and not NULL, where none of their events is there: `A{0,4} a`."""
+    loops: Mapping[str, Loop] = field(default_factory=dict)
+    """Variables that stand for several events, or none, and are not written out: those of runs and of counts. A
+    condition on such a variable holds of each of its events; `scalars.Folded` is a value of all of them."""
+    strategy: EventStrategy = "skip till any match"
+    after: AfterMatch = "to next row"
     arrivals: tuple[Arrival, ...] = ()
     timed_out: bool = False
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether a match is the run of its first event, and not one of all combinations."""
+        return self.strategy != "skip till any match"
 
     @cached_property
     def bound(self) -> frozenset[str]:
@@ -305,6 +348,8 @@ class BoundQuery:
     def is_sequence(self) -> bool:
         """Whether it is SEQ of single events, negated or not, and nothing else: `chain` and all below it say so."""
         if len(self.branches) > 1 or self.selection or self.consume == "exclusive" or self.arrays or self.timed_out:
+            return False
+        if self.loops or self.runs:
             return False
         (branch,) = self.branches
         if not branch.is_chain or branch.apart != chain(branch.variables, self.within).apart:

@@ -59,8 +59,15 @@ def equivalence_tests(
 
 
 def _equality(part: Predicate) -> tuple[Place, Place] | None:
-    """`x.a = y.b` between two variables of one type that partitions exactly: -0.0 and NaN, at any depth, do not."""
+    """`x.a = y.b` between two variables of one type that partitions exactly: -0.0 and NaN, at any depth, do not.
+
+    That all events of a loop agree, `b[i].a = b[i-1].a`, is a class of that one place.
+    """
     match part.condition:
+        case exp.EQ(this=exp.Column() as one, expression=scalars.Folded(this="previous", expressions=[before])):
+            kind = one.type or scalars.UNKNOWN
+            exact = kind != scalars.UNKNOWN and not scalars.holds_float(kind)
+            return (_place(one), _place(one)) if one == before and exact else None
         case exp.EQ(this=left, expression=right) if _is_place(left) and _is_place(right):
             kinds = (left.type or scalars.UNKNOWN, right.type or scalars.UNKNOWN)
             same = kinds[0] == kinds[1] or all(map(scalars.is_integer, kinds))

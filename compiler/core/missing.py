@@ -62,11 +62,19 @@ def _bound_atom(atom: exp.Expr, scope: Collection[str]) -> exp.Expr | None:
     atom = atom.copy()
     for fold in _folds(atom):
         bound = [column for column in fold.expressions if column.table in scope]
+        if not bound and fold.args.get("optional"):
+            fold.replace(at(_of_nothing(fold), span_of(fold)))
+            continue
         if not bound:
             return None
         fold.set("times", None)
         fold.set("expressions", bound)
     return atom if scalars.variables(atom).issubset(scope) else None
+
+
+def _of_nothing(fold: scalars.Folded) -> exp.Expr:
+    """A loop that may be left out has no events then: none are counted, and anything else is NULL."""
+    return exp.Literal.number(0) if fold.this in ("size", "count") else exp.Null()
 
 
 def _folds(atom: exp.Expr) -> list[scalars.Folded]:

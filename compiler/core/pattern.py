@@ -261,7 +261,7 @@ def wrong(shapes: Shapes, span: Span, needs_window: bool) -> Iterator[Diagnostic
             "every component of this pattern is negated, so there is no event to report"
             if alone
             else "one branch of this pattern has no positive event, so there is no event to report",
-            span if alone else empty[0].groups[0].span,
+            span if alone or not empty[0].groups else empty[0].groups[0].span,
             "add an event that must occur, such as SEQ(A x, !(B y))",
         )
         return
@@ -396,6 +396,11 @@ def repeated(names: Sequence[str], least: int, span: Span) -> Pattern:
     leaves = tuple(Leaf(name, span) for name in names)
     counts = tuple(Seq(leaves[:count], span) for count in range(least, len(names) + 1))
     return counts[0] if len(counts) == 1 else Or(counts, span)
+
+
+def optional(leaf: Leaf) -> Pattern:
+    """One of these, or nothing."""
+    return Or((leaf, Seq((), leaf.span)), leaf.span)
 
 
 def twice(pattern: Pattern) -> Iterator[tuple[Leaf, Leaf]]:

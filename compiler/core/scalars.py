@@ -22,11 +22,25 @@ from sase.compiler.core.spans import at, span_of
 class Folded(exp.Expression, exp.Condition):
     """One value of several events: `count(t)`, `sum(t.v)`, of a variable that is collected or repeated.
 
-    `this` is the function's name. A collected variable is an array, so `t.v` is one of values; of a repeated variable,
-    `expressions` has the column of each event, and `times` their times, where some of them may be unbound.
+    `this` is the function's name. A collected variable, or one of `BoundQuery.loops`, is an array, so `t.v` is one of
+    values; of a repeated variable, `expressions` has the column of each event, and `times` their times, where some of
+    them may be unbound; `optional` says that all of them may be, and are then no events.
+
+    Of a loop, `element` is the value of the event at `index`, from the end where that is negative. In a condition that
+    holds of each of its events, `previous` is the value of the event before, `b[i-1].v`, and with `earlier` only the
+    events before are folded, `avg(b[..i-1].v)`.
     """
 
-    arg_types = {"this": True, "expressions": True, "times": False, "collected": False}  # noqa: RUF012
+    arg_types = {  # noqa: RUF012
+        "this": True,
+        "expressions": True,
+        **dict.fromkeys(("times", "collected", "index", "earlier", "optional"), False),
+    }
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether it depends on which event of a loop is at hand."""
+        return self.this == "previous" or bool(self.args.get("earlier"))
 
 
 FOLDS = ("count", "sum", "avg", "min", "max", "collect", "first", "last")
@@ -582,6 +596,15 @@ def _unfolded(node: Folded) -> exp.Expr:
     """A fold in Spark's own functions: on an array of structs, `t.v` is the array of their values."""
     columns: list[exp.Expr] = [column.copy() for column in node.expressions]
     values = columns[0] if node.args.get("collected") else _call("array", *columns)
+    if node.looks_back:  # to be read only: the kernel checks it
+        (column,) = node.expressions
+        back = "[i-1]" if node.this == "previous" else "[..i-1]"
+        shown = exp.Var(this=f"{column_sql(column.table)}{back}.{column_sql(column.name)}")
+        return shown if node.this == "previous" else _call(node.this, shown)
+    if node.this == "element":
+        index = int(node.args["index"])
+        one = exp.Literal.number(abs(index) if index < 0 else index + 1)
+        return _call("try_element_at", values, exp.Neg(this=one) if index < 0 else one)
     times = node.args.get("times")
     count = (
         _call("array_size", _call("array_compact", _call("array", *(time.copy() for time in times)))) if times else None
@@ -601,6 +624,9 @@ def _unfolded(node: Folded) -> exp.Expr:
             return _call(f"array_{node.this}", values)
         case "collect":
             return _call("slice", values, exp.Literal.number(1), count) if count else values
+        case "first" | "last" if node.args.get("collected"):
+            one = exp.Literal.number(1)
+            return _call("try_element_at", values, one if node.this == "first" else exp.Neg(this=one))
         case "first":
             return columns[0]
         case "last":

@@ -329,7 +329,7 @@ def _array(step: Arrays, name: str) -> str:
     array = f"array({', '.join(elements)})"
     if not all(each in step.always for each in step.elements[name]):
         array = f"array_compact({array})"
-    return array if name in step.always else f"CASE WHEN {elements[0]} IS NOT NULL THEN {array} END"
+    return array if name in step.always | step.empty else f"CASE WHEN {elements[0]} IS NOT NULL THEN {array} END"
 
 
 def _place(variable: str, attribute: str) -> str:

@@ -277,7 +277,7 @@ class CombinationPlanner(Columns):
     def arrays(self) -> Iterator[Arrays]:
         """For the result alone: conditions and RETURN speak of the single events."""
         if self.query.arrays and self.query.returns is None:
-            yield Arrays(self.query.arrays, always=frozenset.intersection(*self.bound))
+            yield Arrays(self.query.arrays, always=frozenset.intersection(*self.bound), empty=self.query.empty)
 
     def result(self) -> Result:
         wanted = [name for name in self.carried if name in self.query.bound or name in self.query.collected]

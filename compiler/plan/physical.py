@@ -348,6 +348,8 @@ class Arrays:
     elements: Mapping[str, tuple[str, ...]]
     always: frozenset[str]
     """Those that every branch binds."""
+    empty: frozenset[str] = frozenset()
+    """Those that are empty where no event is there."""
 
 
 @dataclass(frozen=True)

@@ -167,10 +167,10 @@ class _Actions:
             threading.Thread(target=_warn, args=[row.asDict(), watched, every], name="sase-tally", daemon=True).start()
 
     def onFailure(self, action: str, execution: Any, exception: Any) -> None:
-        try:
-            plan = execution.analyzed().toString()
-        except Exception:
+        if "AnalysisException" in exception.getClass().getName():
             return  # nothing has been read of what could not even be analysed
+        # Not the analysed plan: asking for what has failed raises inside of a callback, where py4j may wait for ever.
+        plan = execution.logical().toString()
         with self._lock:
             tells = [tell for name, (_, tell) in self._expected.items() if tell is not None and name in plan]
         for tell in tells:

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sase.compiler.core import pattern, scalars
 from sase.compiler.core.assemble import assemble
-from sase.compiler.core.bound import BoundQuery, Mode, Output, TimeKind, Variable, Window
+from sase.compiler.core.bound import BoundQuery, Loop, Mode, Output, TimeKind, Variable, Window
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.missing import Missing, with_escapes
@@ -21,6 +21,7 @@ from sase.compiler.core.spans import at, span_of
 from sase.compiler.core.windows import window
 from sase.compiler.languages.lengths import given
 from sase.compiler.languages.outputs import outputs
+from sase.compiler.languages.sase import loops
 from sase.compiler.languages.sase.syntax import (
     All,
     And,
@@ -63,7 +64,7 @@ def _single(event: str, attribute: exp.Expr, collected: bool, span: Span) -> exp
 
 
 def _kind(component: Component) -> object:
-    return component.every, {name.text for name in component.types}, component.repeated
+    return component.every, {name.text for name in component.types}, component.repeated, component.optional
 
 
 def bind(query: Query, catalog: Catalog, event: bool = False, *, missing: Missing = with_escapes) -> BoundQuery:
@@ -80,6 +81,10 @@ class _Binder:
         """By the names of the text: a repeated one is one of them."""
         self.elements: dict[str, tuple[str, ...]] = {}
         """Of a repeated variable, those of its single events."""
+        self.optional: set[str] = set()
+        """Repeated variables of which there may be none."""
+        self.loops: dict[str, Loop] = {}
+        """Repeated variables that are not written out like that."""
         self.selection: dict[str, tuple[Mode, Span]] = {}
         self.shapes: pattern.Shapes = ()
         self.scopes: list[frozenset[str]] = []
@@ -114,7 +119,11 @@ class _Binder:
             selection=self.selection,
             exclusive=consume.span if consume and consume.text.upper() == "EXCLUSIVE" else None,
             arrays=self.elements,
+            empty=frozenset(self.optional),
             timed_out=self.query.timed_out,
+            loops=self.loops,
+            strategy=loops.strategy(self.query),
+            after=loops.after(self.query),
         )
 
     def error(self, message: str, span: Span, help: str | None = None) -> None:
@@ -124,6 +133,7 @@ class _Binder:
 
     def bind_pattern(self, time: exp.DataType) -> None:
         listed = list(components(self.query.pattern))
+        whole = loops.stay_whole(self.query)
         taken: dict[str, Component] = {}
         for component in listed:
             self.check_types(component)
@@ -139,8 +149,15 @@ class _Binder:
             types = tuple(dict.fromkeys(named))
             declared = attributes(types, self.catalog, time, component.span, self.found)
             self.variables.append(Variable(name, types, False, declared, spans[component.span]))
-            if component.repeated:
-                self.elements[name] = self.element_names(name, component.repeated[1], taken)
+            if (component.repeated or component.optional) and whole:
+                self.loops[name] = Loop(*(component.repeated or (0, 1)), single=component.optional)
+            elif component.repeated:
+                most = component.repeated[1]
+                assert most is not None
+                self.elements[name] = self.element_names(name, most, taken)
+                if component.repeated[0] == 0:
+                    self.optional.add(name)
+        self.found += loops.misplaced(self.query.pattern)
         self.lower(names)
 
     def lower(self, names: dict[Span, str]) -> None:
@@ -150,9 +167,12 @@ class _Binder:
             match node:
                 case Component():
                     name = names[node.span]
+                    leaf = pattern.Leaf(name, node.span)
+                    if name in self.loops:
+                        return leaf
                     if node.repeated:
                         return pattern.repeated(self.elements[name][: node.repeated[1]], node.repeated[0], node.span)
-                    return pattern.Leaf(name, node.span)
+                    return pattern.optional(leaf) if node.optional else leaf
                 case Seq():
                     return pattern.Seq(parts(node.parts), node.span)
                 case And():
@@ -298,35 +318,41 @@ class _Binder:
         """None where a name has no meaning. What one place in the text stands for, as in `[id]`, is reported once."""
         before = len(self.found)
         found: list[Diagnostic] = []
-        bound = resolve(self.folded(node, found), self.variable_of, self.catalog, found)
+        folded = self.folded(node, found)
+        bound = node if found else resolve(folded, self.variable_of, self.catalog, found)
         self.found += {mistake.span: mistake for mistake in reversed(found)}.values()
         return bound if len(self.found) == before else None
 
     def folded(self, node: exp.Expr, found: list[Diagnostic]) -> exp.Expr:
-        """`sum(t.v)`, `count(t)` and `a[0].v`, where the variable stands for several events."""
-        several = {name.lower(): name for name in (*self.collected, *self.elements)}
-        if not several:
-            return node
+        """`sum(t.v)`, `count(t)`, `a[0].v`, `a[i-1].v`, where the variable stands for several events."""
+        arrays = [name for name, loop in self.loops.items() if not loop.single]
+        several = {name.lower(): name for name in (*self.collected, *self.elements, *arrays)}
 
         def visit(part: exp.Expr) -> exp.Expr:
             match part:
                 case exp.Anonymous(expressions=[exp.Column() as column]) if part.name.lower() in scalars.FOLDS:
                     if column.table.lower() in several:
-                        return self.fold(part, several[column.table.lower()], column, found)
+                        return self.fold(part, several[column.table.lower()], column.this, found)
                     if not column.table and column.name.lower() in several and part.name.lower() == "count":
                         return self.fold(part, several[column.name.lower()], None, found)
-                case exp.Dot(this=exp.Bracket(this=exp.Column() as column, expressions=[exp.Literal() as index])):
-                    name = several.get(column.name.lower())
-                    if not column.table and name in self.elements and not index.is_string:
-                        return self.element(part, self.elements[name], index, found)
+                case exp.Anonymous(expressions=[exp.Dot(this=exp.Bracket() as events) as inside]):
+                    place = loops.place(events, several)
+                    if place is not None and place.up_to and part.name.lower() in scalars.FOLDS:
+                        return self.earlier(part, place, inside, found)
+                case exp.Dot(this=exp.Bracket() as events):
+                    place = loops.place(events, several)
+                    if place is not None and place.name not in self.collected:
+                        return self.element(part, place, found)
             return part
 
-        return node.transform(visit, copy=True)
+        changed = node.transform(visit, copy=True)
+        found += loops.places_left(changed)
+        return changed
 
-    def fold(self, call: exp.Anonymous, name: str, column: exp.Column | None, found: list[Diagnostic]) -> exp.Expr:
-        """`column` is what is folded; None counts events."""
+    def fold(self, call: exp.Anonymous, name: str, value: exp.Expr | None, found: list[Diagnostic]) -> exp.Expr:
+        """`value` is the attribute that is folded; None counts events."""
         span, function = span_of(call), call.name.lower()
-        attribute = column.this if column is not None else exp.Identifier(this=self.catalog.time, quoted=True)
+        attribute = value if value is not None else exp.Identifier(this=self.catalog.time, quoted=True)
         events = self.events_of(name)
         if name in self.collected and function in ("first", "last"):
             found.append(
@@ -338,28 +364,62 @@ class _Binder:
             )
         always = all(set(events) <= set(shape.variables) for shape in self.shapes)
         folded = scalars.Folded(
-            this="size" if column is None else function,
-            expressions=[_single(event, attribute, name in self.collected, span) for event in events],
-            collected=name in self.collected,
+            this="size" if value is None else function,
+            expressions=[_single(event, attribute, name not in self.elements, span) for event in events],
+            collected=name not in self.elements,
+            optional=name in self.optional,
         )
         if not always and name in self.elements:
             time = exp.Identifier(this=self.catalog.time, quoted=True)
             folded.set("times", [_single(event, time, False, span) for event in events])
         return at(folded, span)
 
-    def element(self, node: exp.Dot, events: tuple[str, ...], index: exp.Literal, found: list[Diagnostic]) -> exp.Expr:
-        """`a[0].v` is of the first event."""
-        number = int(index.this)
-        if number >= len(events):
+    def earlier(
+        self, call: exp.Anonymous, place: loops.Place, inside: exp.Dot, found: list[Diagnostic]
+    ) -> scalars.Folded:
+        """`avg(b[..i-1].v)`: of the events before the one at hand."""
+        if place.index != 1:
+            found.append(Diagnostic("what came before is [..i-1]", place.span, f"write {place.name}[..i-1]"))
+        value = _single(place.name, inside.expression, True, span_of(call))
+        function = call.name.lower()
+        return at(scalars.Folded(this=function, expressions=[value], collected=True, earlier=True), span_of(call))
+
+    def element(self, node: exp.Dot, place: loops.Place, found: list[Diagnostic]) -> exp.Expr:
+        """`a[0].v` is of the first event, `a[-1].v` of the last; `a[i].v` of each, and `a[i-1].v` of the one before."""
+        span = span_of(node)
+        whole = _single(place.name, node.expression, True, span)
+        if place.up_to:
             found.append(
-                Diagnostic(f"there are at most {len(events)} of these events", span_of(index), "the first one is [0]")
+                Diagnostic(
+                    f"{place.name}[..i-1] stands for several events",
+                    place.span,
+                    f"make one value of them, such as avg({place.name}[..i-1].{node.expression.name})",
+                )
             )
-            number = 0
-        return _single(events[number], node.expression, False, span_of(node))
+        if place.in_loop:
+            if place.index > 1:
+                found.append(Diagnostic("neighbours are [i] and [i-1]", place.span, f"write {place.name}[i-1]"))
+            if place.index == 0:
+                return whole
+            return at(scalars.Folded(this="previous", expressions=[whole], collected=True), span)
+        if place.name in self.loops:
+            return at(scalars.Folded(this="element", expressions=[whole], collected=True, index=place.index), span)
+        events = self.elements[place.name]
+        if place.index < 0:
+            last = at(exp.Anonymous(this="last", expressions=[whole]), span)
+            if place.index < -1:
+                found.append(Diagnostic("[-1] is the last event", place.span, "count the others from the first, [0]"))
+            return self.fold(last, place.name, node.expression, found)
+        if place.index >= len(events):
+            found.append(
+                Diagnostic(f"there are at most {len(events)} of these events", place.span, "the first one is [0]")
+            )
+            return whole
+        return _single(events[place.index], node.expression, False, span)
 
     def variable_of(self, node: exp.Column) -> Variable | None:
         name, span = node.name, span_of(node)
-        if node.meta.get("single"):
+        if node.meta.get("single") and node.table not in self.loops:
             return next(variable for variable in self.single_variables() if variable.name == node.table)
         if node.table:
             for variable in self.variables:
@@ -408,15 +468,14 @@ class _Binder:
                 yield from self.of_each(condition)
 
     def of_each(self, condition: exp.Expr) -> Iterator[exp.Expr]:
-        """A condition on a repeated variable holds of each of its events."""
+        """A condition on a repeated variable holds of each of its events; one that looks back, of all but the first."""
         repeated = sorted(scalars.variables(condition) & set(self.elements))
         for chosen in product(*(self.elements[name] for name in repeated)):
             element = dict(zip(repeated, chosen, strict=True))
-            copied = condition.copy() if repeated else condition
-            for column in scalars.columns(copied) if repeated else ():
-                if column.table in element:
-                    column.set("table", exp.Identifier(this=element[column.table], quoted=True))
-            yield copied
+            before = {name: self.elements[name][: self.elements[name].index(one)] for name, one in element.items()}
+            written = loops.of_one(condition, element, before) if repeated else condition
+            if written is not None:
+                yield written
 
     def expand(self, part: exp.Expr) -> list[exp.Expr]:
         """`[id]` at the top is one equality per pair of components; deeper down, only over positive components."""
@@ -468,6 +527,8 @@ class _Binder:
         if value is not None:
             # Equal to one value, so equal to each other: no pairs are needed.
             return [at(exp.EQ(this=of(event), expression=value.copy()), span) for event in events]
+        plain = isinstance(test.this, exp.Identifier)
+        agree = [loops.agrees(of(name)) for name in events if name in self.loops and plain]
         pairs = [
             (left, right)
             for index, left in enumerate(events)
@@ -481,7 +542,7 @@ class _Binder:
                 "compare each with a positive variable",
             )
             return []
-        return [at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs]
+        return [*agree, *(at(exp.EQ(this=of(left), expression=of(right)), span) for left, right in pairs)]
 
     # ---- RETURN ---------------------------------------------------------------------------------
 

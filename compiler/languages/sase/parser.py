@@ -32,6 +32,7 @@ from sase.compiler.languages.sase.syntax import (
     Or,
     Part,
     Pattern,
+    PlaceInLoop,
     Query,
     Return,
     ReturnItem,
@@ -118,6 +119,11 @@ def _child(tree: Node, rule: str) -> Node | None:
     return next((child for child in _trees(tree) if child.data == rule), None)
 
 
+def _words(tree: Node, behind: int = 0) -> Name:
+    """The words of a token, in lower case and one blank apart; without so many at the beginning."""
+    return Name(" ".join(str(_tokens(tree)[0]).lower().split()[behind:]), extent(tree))
+
+
 def _bare(tree: Node) -> Node:
     """What stands inside any number of parentheses."""
     while tree.data == "parenthesised":
@@ -138,6 +144,7 @@ class Builder:
         within = _child(tree, "within")
         timed_out = _child(within, "timed_out") if within else None
         consume = _child(tree, "consume")
+        strategy, after_match = _child(tree, "strategy"), _child(tree, "after_match")
         returns = _child(tree, "return")
         assert pattern is not None
         return Query(
@@ -149,6 +156,8 @@ class Builder:
             within=self.window(within) if within else None,
             timed_out=extent(timed_out) if timed_out else None,
             consume=Name(str(consume.children[0]), extent(consume)) if consume else None,
+            strategy=_words(strategy) if strategy else None,
+            after_match=_words(after_match, behind=3) if after_match else None,
             returns=self.returns(returns) if returns else None,
             into=self.into(tree),
             span=extent(pattern),
@@ -176,7 +185,7 @@ class Builder:
                 return self.some(tree)
             case "all":
                 collected = self.component(_trees(tree)[0])
-                if collected.repeated:
+                if collected.repeated or collected.optional:
                     self.found.append(
                         Diagnostic("ALL takes every event: it cannot count them, too", collected.span, "write ALL(A a)")
                     )
@@ -200,7 +209,7 @@ class Builder:
             self.found.append(
                 Diagnostic(f"{token} has no meaning here", mode.span, "it selects in SEQ: SEQ(first A a, B b)")
             )
-        elif not isinstance(pattern, Component) or pattern.repeated:
+        elif not isinstance(pattern, Component) or pattern.repeated or pattern.optional:
             self.found.append(
                 Diagnostic(f"{token} selects a single event", mode.span, "write it before a type: SEQ(first A a, B b)")
             )
@@ -230,17 +239,31 @@ class Builder:
             variable=self.name(cast(Node, variable.children[0])) if variable else None,
             repeated=self.repeated(repetition) if repetition else None,
             span=extent(event),
+            optional=repetition is not None and _tokens(repetition)[0].type == "OPTIONAL",
         )
 
-    def repeated(self, tree: Node) -> tuple[int, int]:
-        counts = [int(token) for token in _tokens(tree)]
-        least, most = counts[0], counts[-1]
-        if not 1 <= least <= most <= MOST_REPEATED:
+    def repeated(self, tree: Node) -> tuple[int, int | None] | None:
+        least: int
+        most: int | None
+        match [token if token.type != "INTEGER" else int(token) for token in _tokens(tree)]:
+            case [int(count)]:
+                least, most = count, count
+            case [int(least), _, int(most)]:
+                pass
+            case [int(least), _]:
+                most = None
+            case [Token("PLUS")]:
+                return 1, None
+            case [Token("STAR")]:
+                return 0, None
+            case _:
+                return None
+        if least > MOST_REPEATED or (most is not None and not max(least, 1) <= most <= MOST_REPEATED):
             self.found.append(
                 Diagnostic(
-                    f"an event is repeated from 1 to {MOST_REPEATED} times, and the first number is the smaller one",
+                    f"an event is repeated up to {MOST_REPEATED} times, and the first number is the smaller one",
                     extent(tree),
-                    "write A{3} a or A{2,4} a; ALL(A a) collects any number of them",
+                    "write A{3} a or A{2,4} a; A{3,} a, A+ a and A* a have no upper bound",
                 )
             )
             return 1, 1
@@ -425,15 +448,24 @@ class Builder:
             if step.data == "field":
                 value = at(exp.Dot(this=value, expression=_identifier(self.name(_trees(step)[0]))), span)
             else:
-                (token,) = _tokens(step)
-                literal = exp.Literal.string(unquote(str(token))) if token.type == "STRING" else None
-                index = at(literal or exp.Literal.number(str(token)), extent(token))
-                value = at(exp.Bracket(this=value, expressions=[index]), span)
+                tokens = _tokens(step)
+                place = extent(tokens[0]).to(extent(tokens[-1]))
+                value = at(exp.Bracket(this=value, expressions=[at(self.index(step), place)]), span)
         return value
+
+    def index(self, tree: Node) -> exp.Expr:
+        tokens = _tokens(tree)
+        if tree.data == "place_in_loop":
+            back = int(tokens[-1]) if tokens[-1].type == "INTEGER" else 0
+            return PlaceInLoop(back=back, up_to=tokens[0].type == "RANGE")
+        if tokens[-1].type == "STRING":
+            return exp.Literal.string(unquote(str(tokens[-1])))
+        number = exp.Literal.number(str(tokens[-1]))
+        return number if len(tokens) == 1 else exp.Neg(this=number)
 
     def equivalence(self, tree: Node) -> exp.Expr:
         name, *rest = _trees(tree)
-        steps = [part for part in rest if part.data in ("field", "index")]
+        steps = [part for part in rest if part.data in ("field", "index", "place_in_loop")]
         value = self.expression(rest[-1]) if len(rest) > len(steps) else None
         for token in _tokens(tree):
             if _COMPARISONS[str(token)] is not exp.EQ:

@@ -40,6 +40,13 @@ class Equivalence(exp.Expression, exp.Condition):
         return value
 
 
+class PlaceInLoop(exp.Expression):
+    """What stands in the brackets of `b[i]`, `b[i-1]` and `b[..i-1]`: so many events back from the one at hand, or all
+    up to there."""
+
+    arg_types = {"back": True, "up_to": True}  # noqa: RUF012
+
+
 @dataclass(frozen=True)
 class Name:
     text: str
@@ -48,14 +55,16 @@ class Name:
 
 @dataclass(frozen=True)
 class Component:
-    """`TYPE x`, `ANY(A, B) x` or `ANY(*) x`; `A{2,4} x` is repeated."""
+    """`TYPE x`, `ANY(A, B) x` or `ANY(*) x`; `A{2,4} x` and `A+ x` are repeated, `A? x` may be left out."""
 
     types: tuple[Name, ...]
     every: bool
     """`ANY(*)`: all types that the catalog has."""
     variable: Name | None
-    repeated: tuple[int, int] | None
+    repeated: tuple[int, int | None] | None
+    """At least and at most; None for any number."""
     span: Span
+    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +163,8 @@ class Query:
     within: Duration | Name | None  # a Name is a parameter: `WITHIN T`
     timed_out: Span | None
     consume: Name | None  # EXCLUSIVE or SHARED
+    strategy: Name | None  # "skip till next match"
+    after_match: Name | None  # "past last row"
     returns: Return | None
     into: Name | None
     span: Span  # of the pattern

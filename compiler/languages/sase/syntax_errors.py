@@ -109,11 +109,18 @@ def _habit(token: Token, before: str, expected: list[str]) -> str | None:
         case "*" if last == "RETURN":
             return "x.* has all attributes of x; without RETURN, a match has those of all events"
         case "+" | "*" | "?" if in_pattern:
-            return "say how many there are, A{2,4} a, or collect all of them, ALL(A a)"
+            return "how many there are stands right behind the type: A+ a, A* a, A? a, A{2,4} a"
+        case "?":
+            return "a value that is given with the query is written {name}"
         case "=" | "-" if in_pattern:
             return "components are separated by commas, SEQ(A x, B y)"
         case _ if str(token).upper() == "AS" and "a name" in expected:
             return "the variable stands right behind the type, A x"
+        case word if word.upper() in ("SKIP", "PARTITION", "STRICT", "AFTER") and "the end of the query" in expected:
+            return (
+                "strategies are SKIP TILL ANY MATCH, SKIP TILL NEXT MATCH, PARTITION CONTIGUITY and STRICT CONTIGUITY; "
+                "behind one, AFTER MATCH SKIP PAST LAST ROW or TO NEXT ROW"
+            )
         case _ if token.type == "STRING" and last == "WITHIN":
             return f"write it without quotes, WITHIN {unquote(str(token))}"
         case _ if str(token).upper() in ("EVENT", "FROM") and "the end of the query" in expected:

@@ -45,6 +45,8 @@ class _Builder(Builder):
             within=self.window(within) if within else None,
             timed_out=None,
             consume=None,
+            strategy=None,
+            after_match=None,
             returns=self.returns(returns) if returns else None,
             into=self.into(tree),
             span=extent(parts),

@@ -1,0 +1,113 @@
+"""What is wrong with a query of runs, or with loops that are not written out.
+
+A *run* is the match of its first event under skip till next match and contiguity: it goes from component to component,
+and takes the first event that it can. So its pattern is a chain, and what stands in it, loops and negated components,
+stands between two events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sase.compiler.core.bound import AfterMatch, BoundQuery, EventStrategy, Mode
+from sase.compiler.core.errors import Diagnostic, Span
+
+RUNS = "a loop stands in SEQ: SEQ(A a, B+ b, C c)"
+
+
+def wrong(
+    query: BoundQuery,
+    strategy: tuple[EventStrategy, Span] | None,
+    after: tuple[AfterMatch, Span] | None,
+    selection: Mapping[str, tuple[Mode, Span]],
+    exclusive: Span | None,
+) -> Iterator[Diagnostic]:
+    if after is not None and not query.runs:
+        yield Diagnostic(
+            "all combinations are matches here, and none begins behind another",
+            after[1],
+            "it goes with SKIP TILL NEXT MATCH and contiguity; CONSUME EXCLUSIVE lets a match use up its events",
+        )
+    if not query.runs and not query.loops:
+        return
+    span = strategy[1] if query.runs and strategy else _first_loop(query)
+    (branch, *others) = query.branches
+    if others or not branch.is_chain:
+        what = f"{query.strategy} goes" if query.runs else "a loop without an upper bound goes"
+        yield Diagnostic(f"{what} from event to event, and this pattern has no such order", span, RUNS)
+        return
+    if query.timed_out:
+        yield Diagnostic("TIMED OUT goes with SEQ of single events, and all combinations", span, None)
+        return
+    for group in branch.groups:
+        if len(group.variables) > 1 or group.groups or group.fold != "none":
+            yield Diagnostic(
+                "ALL and NOT of several events look at all combinations, and not at runs"
+                if query.runs
+                else "ALL and NOT of several events do not go with a loop without an upper bound",
+                query.variable(group.variables[0]).span,
+                "forbid single events, SEQ(A a, !(B b), C c)",
+            )
+    if query.runs:
+        yield from _wrong_run(query, span, selection, exclusive)
+    else:
+        yield from _enumerated(query)
+
+
+def _first_loop(query: BoundQuery) -> Span:
+    return query.variable(next(iter(query.loops))).span
+
+
+def _enumerated(query: BoundQuery) -> Iterator[Diagnostic]:
+    """All combinations of a loop are exponentially many: nobody shall ask for them by accident."""
+    for name, loop in query.loops.items():
+        if loop.most is None:
+            variable = query.variable(name)
+            kind = " or ".join(variable.types)
+            yield Diagnostic(
+                f"every choice of {kind} events is a match here: 2^n of them for n events",
+                variable.span,
+                f"give it a bound, {kind}{{{loop.least},5}} {name}; or another strategy, SKIP TILL NEXT MATCH; "
+                f"or collect all of them, ALL({kind} {name})",
+            )
+            return
+
+
+def _wrong_run(
+    query: BoundQuery, span: Span, selection: Mapping[str, tuple[Mode, Span]], exclusive: Span | None
+) -> Iterator[Diagnostic]:
+    (branch,) = query.branches
+    for mode, place in selection.values():
+        yield Diagnostic(
+            f"{mode} selects among all combinations, and {query.strategy} has one match for each first event",
+            place,
+            "leave it out; AFTER MATCH SKIP PAST LAST ROW takes the first of matches that overlap",
+        )
+    if exclusive is not None:
+        yield Diagnostic(
+            f"CONSUME is for all combinations, and not for {query.strategy}",
+            exclusive,
+            "AFTER MATCH SKIP PAST LAST ROW lets no event be part of two matches",
+        )
+    for group in branch.groups:
+        (name, *_) = group.variables
+        if not any(later == name for _, later in group.before) or not any(one == name for one, _ in group.before):
+            yield Diagnostic(
+                f"{query.strategy} has no place for a negated component that stands first or last",
+                query.variable(name).span,
+                "put it between two others, or leave the strategy out",
+            )
+    optional = [name for name, loop in query.loops.items() if loop.least == 0]
+    if all(name in optional for name in branch.variables):
+        yield Diagnostic(
+            "no event needs to be there, and so there is none to report",
+            query.span,
+            "let one component be there at least once, such as A+ a",
+        )
+    elif branch.variables[-1] in optional:
+        variable = query.variable(branch.variables[-1])
+        yield Diagnostic(
+            "the match is over before this: it ends with the first event that can end it",
+            variable.span,
+            "let the pattern end with what must be there",
+        )
