@@ -11,6 +11,7 @@ from benchmarks.bench import PARTITIONS_PER_CORE
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.measure import SLOW, Result, Scale
+from benchmarks.papers import section as papers
 from benchmarks.regret import EVENTS as REGRET_EVENTS
 from benchmarks.regret import WINDOW as REGRET_WINDOW
 from benchmarks.regret import regrets
@@ -32,6 +33,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _regret(results, scale),
         _experiments(results, scale, images),
         _flights(results),
+        papers(results),
         streams(results),
         starting(results),
         METHOD,

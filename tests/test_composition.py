@@ -86,8 +86,8 @@ CHAIN = {
 }
 TIED = {
     "Hit": "EVENT SEQ(A a, B b) WITHIN 4 RETURN EVENT Hit(a.id, b.v)",
-    "Any": "EVENT AND(A a, C c) WHERE [id] WITHIN 3 RETURN EVENT Any(a.id)",
-    "Next": "EVENT SEQ(Hit h, C c, Any y) WITHIN 3 RETURN EVENT Next(h.v, c.id)",
+    "Either": "EVENT AND(A a, C c) WHERE [id] WITHIN 3 RETURN EVENT Either(a.id)",
+    "Next": "EVENT SEQ(Hit h, C c, Either y) WITHIN 3 RETURN EVENT Next(h.v, c.id)",
 }
 
 
