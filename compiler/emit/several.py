@@ -55,7 +55,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
                 "body": _body(contexts[name], stream),
                 "given": _given(plan, reads[name]),
                 "events": "everything" if _base(plan, reads[name]) else "{}",
-                "results": _mapping({each: f"streams[{literal(each)}].matches()" for each in reads[name]}),
+                "results": _mapping({each: f"streams[{literal(each)}]().matches()" for each in reads[name]}),
             }
             for name, plan in plans.items()
         ],

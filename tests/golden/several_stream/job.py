@@ -7,6 +7,7 @@
 # Run:  spark-submit alerts.py --events EVENTS --out RESULTS --checkpoint CHECKPOINT --max-delay DELAY
 
 from argparse import Namespace
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -416,11 +417,13 @@ def follow_suspects(
 def follow_all(events: DataFrame | dict[str | None, DataFrame], options: Options) -> dict[str, Stream]:
     """The queries on a stream of events, by the names of their results. A result is an event for those that read it."""
     everything = {None: unite(events, SOURCE, every=True)}
-    streams: dict[str, Stream] = {}
-    streams["BookliftingAlert"] = follow_booklifting_alert(everything, {}, options)
-    streams["ConfusionAlert"] = follow_confusion_alert(everything, {}, options)
-    streams["Suspects"] = follow_suspects({}, {"BookliftingAlert": streams["BookliftingAlert"].matches(), "ConfusionAlert": streams["ConfusionAlert"].matches()}, options)
-    return streams
+    # Made anew for each that reads it: what a stream has in it twice, Spark computes once, without a watermark.
+    streams: dict[str, Callable[[], Stream]] = {
+        "BookliftingAlert": lambda: follow_booklifting_alert(everything, {}, options),
+        "ConfusionAlert": lambda: follow_confusion_alert(everything, {}, options),
+        "Suspects": lambda: follow_suspects({}, {"BookliftingAlert": streams["BookliftingAlert"]().matches(), "ConfusionAlert": streams["ConfusionAlert"]().matches()}, options),
+    }
+    return {name: stream() for name, stream in streams.items()}
 
 
 def read(spark: SparkSession, arguments: Namespace) -> Tables:
