@@ -162,7 +162,7 @@ def test_every_result_has_a_folder(spark: SparkSession, tmp_path: Path, capsys: 
     assert main(["run", *given, "--out", str(tmp_path / "out"), "--out-format", "json"]) == 0
     assert "Hit: 2 matches\nNext: 1 match" in capsys.readouterr().err
     hits = spark.read.json(str(tmp_path / "out" / "Hit")).select("type", "ts", "id").collect()
-    assert sorted(map(tuple, hits)) == [("Hit", 2, "7"), ("Hit", 4, "7")]
+    assert sorted(map(tuple, hits)) == [("Hit", 2, 7), ("Hit", 4, 7)]
     assert spark.read.json(str(tmp_path / "out" / "Next")).count() == 1
     assert main(["run", *given, "--out", "-"]) == 1
     assert "there are several: name a folder" in capsys.readouterr().err
