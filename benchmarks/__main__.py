@@ -18,6 +18,7 @@ from benchmarks.bench import FOLDER, Bench
 from benchmarks.experiments import experiments
 from benchmarks.flights import Flights
 from benchmarks.measure import Disagreement, Measurement, Scale
+from benchmarks.papers import Papers
 from benchmarks.patterns import measurements as patterns
 from benchmarks.regret import regrets
 from benchmarks.results import Results
@@ -56,8 +57,9 @@ def main() -> int:
 def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
-    starting = Starting(scale.rounds(3))
-    everything = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale), flights, starting, *races]
+    starting, papers = Starting(scale.rounds(3)), Papers(scale, scale.rounds(3))
+    whole = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale)]
+    everything = [*whole, flights, starting, papers, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 

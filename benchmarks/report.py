@@ -11,6 +11,7 @@ from benchmarks.bench import PARTITIONS_PER_CORE
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.measure import SLOW, Result, Scale
+from benchmarks.papers import section as papers
 from benchmarks.patterns import measurements as pattern_measurements
 from benchmarks.patterns import section as patterns
 from benchmarks.regret import EVENTS as REGRET_EVENTS
@@ -36,6 +37,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _experiments(results, scale, images),
         patterns(results),
         _flights(results),
+        papers(results),
         streams(results),
         starting(results),
         METHOD,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from sase.compiler.composition import Composition
 from sase.compiler.core.arrivals import on_whole_matches
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
@@ -33,6 +35,38 @@ class Options:
     def __post_init__(self) -> None:
         for name in sorted(self.disable - set(rules.NAMES)):
             raise OptionError(f"there is no rule {name!r}: {did_you_mean(name, rules.NAMES, 'the rules are')}")
+
+
+@dataclass(frozen=True)
+class CompiledFile:
+    """Several queries, of which some read the results of others, as one job."""
+
+    composition: Composition
+    queries: Mapping[str, Compiled]
+    """By the names of their results, each behind those that it reads."""
+    version: str
+    standalone: str | None
+    stream: bool
+
+    @cached_property
+    def job(self) -> str:
+        from sase.compiler.emit.several import generate_all
+
+        return generate_all(self._plans, self._reads, self.version, self.standalone)
+
+    def explain(self) -> str:
+        from sase.compiler.emit.several import explain_all
+
+        explained = {name: compiled.explain() for name, compiled in self.queries.items()}
+        return explain_all(self._plans, self._reads, explained)
+
+    @property
+    def _plans(self) -> dict[str, PhysicalPlan]:
+        return {name: compiled.physical for name, compiled in self.queries.items()}
+
+    @property
+    def _reads(self) -> dict[str, list[str]]:
+        return {name: self.composition.reads(name) for name in self.queries}
 
 
 @dataclass(frozen=True)
@@ -71,6 +105,40 @@ def compile_query(
     if stream:
         options = _for_stream(query, options)
     return compile_bound(query, options, version=version, standalone=standalone, stream=stream)
+
+
+def compile_file(
+    composition: Composition,
+    catalog: Catalog,
+    options: Options | None = None,
+    *,
+    version: str,
+    standalone: str | None = None,
+    stream: bool = False,
+) -> CompiledFile:
+    options = options or Options()
+    bound = composition.bind(catalog)
+    if stream:
+        _refuse_order_of_results(composition, bound)
+    queries = {
+        name: compile_bound(query, _for_stream(query, options) if stream else options, version=version, stream=stream)
+        for name, query in bound.items()
+    }
+    return CompiledFile(composition, queries, version, standalone, stream)
+
+
+def _refuse_order_of_results(composition: Composition, bound: Mapping[str, BoundQuery]) -> None:
+    """Results come a moment behind the events of their time, and what has arrived, or is in results, goes by time."""
+    for name, query in bound.items():
+        running = [*(each.name for each in query.arrivals), *(each.name for each in query.reported)]
+        if running and (read := composition.reads(name)):
+            found = Diagnostic(
+                f"on a stream, {running[0]} is computed in the order of time, and {read[0]}, a result of another "
+                "query, comes a moment later",
+                query.span,
+                "run the queries on events at rest, or leave one of the two out",
+            )
+            raise SaseError([found], composition.text, composition.filename)
 
 
 def compile_bound(

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -36,6 +37,7 @@ from sase.runtime.ssc import Options
 from sase.runtime.warm import warm_worker
 
 FindMatches = Callable[[DataFrame, Options], DataFrame]
+Found = TypeVar("Found")
 
 EXAMPLES = """\
 examples:
@@ -76,7 +78,21 @@ def run_job(
     name: str = "sase",
     kernel: bool = False,
 ) -> int:
-    """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError.
+    """Finds the matches, writes or prints them, and sums up on stderr. What goes wrong is a SaseRunError."""
+    return run(find_matches, deliver, source, arguments, default_events, name=name, kernel=kernel)
+
+
+def run(
+    find: Callable[[DataFrame, Options], Found],
+    deliver: Callable[[Found, argparse.Namespace], int],
+    source: Source,
+    arguments: argparse.Namespace,
+    default_events: str | None,
+    *,
+    name: str,
+    kernel: bool,
+) -> int:
+    """`deliver` writes or prints what is found, and tells how many matches that are.
 
     That there will be a `kernel` is good to know early: its worker takes some time to start.
     """
@@ -96,7 +112,7 @@ def run_job(
         options = Options(arguments.max_window_events_per_key)
         tables = read_events(spark, inputs, source)
         with bounded(spark, tables, source, inputs):
-            found = deliver(find_matches(check(tables, source, tally), options), arguments)
+            found = deliver(find(check(tables, source, tally), options), arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:
             publish(tally.rejected(), late, "json", arguments.overwrite)

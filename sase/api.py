@@ -14,12 +14,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import sase
-from sase.compiler.compile import Compiled, Options, compile_query
+from sase.compiler.compile import Compiled, CompiledFile, Options, compile_file, compile_query
+from sase.compiler.composition import Composition, composed
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
 from sase.compiler.languages.front_end import Parsed
-from sase.compiler.languages.registry import read
+from sase.compiler.languages.several import read_all
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sase.runtime.errors import SaseRunError
     from sase.runtime.io.tally import Tally
     from sase.runtime.stream.ssc import Stream
+    from sase.runtime.stream.watch import Options as StreamOptions
 
 
 class Query:
@@ -124,14 +126,10 @@ class Query:
         `max_window_events_per_key` a limit that fails loudly, and `buckets` the number of states of keys.
         """
         from sase.runtime.stream.rejected import warn_of_rejected
-        from sase.runtime.stream.watch import Options as StreamOptions
 
-        known = tuple(StreamOptions.__dataclass_fields__)
-        for name in options:
-            if name not in known:
-                raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
+        given = stream_options(options)
         with self.explained():
-            stream = self.stream_job.follow(self.tables(events), StreamOptions(**options))
+            stream = self.stream_job.follow(self.tables(events), given)
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 
@@ -159,11 +157,7 @@ class Query:
     @cached_property
     def module(self) -> ModuleType:
         """The generated job as a module; tracebacks show its lines."""
-        name = f"<sase job {printable(self.compiled.query.filename)}>"
-        module = ModuleType("sase_job")
-        linecache.cache[name] = (len(self.job), None, self.job.splitlines(keepends=True), name)
-        exec(builtins.compile(self.job, name, "exec"), module.__dict__)
-        return module
+        return job_module(self.job, self.compiled.query.filename)
 
     @property
     def batch_job(self) -> BatchJob:
@@ -175,6 +169,24 @@ class Query:
 
     def __repr__(self) -> str:
         return f"<sase.Query\n{self.compiled.query.text.strip()}\n>"
+
+
+def job_module(job: str, filename: str) -> ModuleType:
+    name = f"<sase job {printable(filename)}>"
+    module = ModuleType("sase_job")
+    linecache.cache[name] = (len(job), None, job.splitlines(keepends=True), name)
+    exec(builtins.compile(job, name, "exec"), module.__dict__)
+    return module
+
+
+def stream_options(options: Mapping[str, Any]) -> StreamOptions:
+    from sase.runtime.stream.watch import Options as StreamOptions
+
+    known = tuple(StreamOptions.__dataclass_fields__)
+    for name in options:
+        if name not in known:
+            raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
+    return StreamOptions(**options)
 
 
 @dataclass(frozen=True)
@@ -196,7 +208,7 @@ def origin_of(matches: DataFrame) -> Origin | None:
 
 
 def compile(
-    text: str | Parsed,
+    text: str | Parsed | Composition,
     catalog: Catalog | None = None,
     *,
     events: Events | None = None,
@@ -211,6 +223,9 @@ def compile(
 ) -> Query:
     """Compiles a query: its text, or what a front end has read.
 
+    A text of several queries, with semicolons between them, gives a `sase.queries.Queries` in the place of a `Query`:
+    one job, whose `run` returns a mapping from the names of their results to DataFrames.
+
     Its first words tell which `language` it is in, unless one is given: `"sase"`, `"telegraphcq"` or `"vdms-pq"`.
 
     The catalog tells what the event types declare; without one, or with one that names only columns, the schema of
@@ -222,7 +237,7 @@ def compile(
     `sase.compiler.plan.strategy.Strategy` are keywords that force a choice: `negation="anti-join"`,
     `equivalence="pais:id"`, `slice="8 days"`, `partitions=64`.
     """
-    parsed = text if isinstance(text, Parsed) else read(text, filename, language)
+    parsed = read_text(text, filename, language) if isinstance(text, str) else text
     catalog = catalog or Catalog()
     if parameters:
         catalog = replace(catalog, parameters={**catalog.parameters, **parameters})
@@ -237,22 +252,36 @@ def compile(
         statistics = Statistics.load(fspath(statistics))
     options = Options(frozenset(disable), chosen(strategy), statistics)
 
-    def compiled(stream: bool) -> Compiled:
+    def given(stream: bool) -> dict[str, Any]:
         runtime = None
         if standalone:
             from sase.standalone import preamble
 
             runtime = preamble(stream)
-        return compile_query(
-            parsed,
-            catalog,
-            options,
-            version=sase.__version__,
-            standalone=runtime,
-            stream=stream,
-        )
+        return {"version": sase.__version__, "standalone": runtime, "stream": stream}
+
+    if isinstance(parsed, Composition):
+        from sase.queries import Queries
+
+        several = parsed
+
+        def compiled_file(stream: bool) -> CompiledFile:
+            return compile_file(several, catalog, options, **given(stream))
+
+        # One query is what nearly everybody compiles, and its type is what editors and checkers should know.
+        return cast("Query", Queries(compiled_file(stream), lambda: compiled_file(stream=True)))
+    alone = parsed
+
+    def compiled(stream: bool) -> Compiled:
+        return compile_query(alone, catalog, options, **given(stream))
 
     return Query(compiled(stream), lambda: compiled(stream=True))
+
+
+def read_text(text: str, filename: str, language: str | None = None) -> Parsed | Composition:
+    """The query of a text, or its queries."""
+    queries = read_all(text, filename, language)
+    return queries[0] if len(queries) == 1 else composed(queries, text, filename)
 
 
 def chosen(strategy: Mapping[str, Any]) -> Strategy:
@@ -274,7 +303,9 @@ def columns_of(events: Events, catalog: Catalog) -> dict[str | None, dict[str, s
     return columns
 
 
-def with_schema(catalog: Catalog, parsed: Parsed, columns: Mapping[str | None, Mapping[str, str]]) -> Catalog:
+def with_schema(
+    catalog: Catalog, parsed: Parsed | Composition, columns: Mapping[str | None, Mapping[str, str]]
+) -> Catalog:
     """A catalog in which every event type of the query declares the columns of its table."""
     shared = columns.get(None, {})
     if parsed.every_type:

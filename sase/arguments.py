@@ -16,8 +16,10 @@ from sase.runtime.io.report import starting
 
 if TYPE_CHECKING:
     from sase.api import Query
+    from sase.compiler.composition import Composition
     from sase.compiler.core.catalog import Catalog
     from sase.compiler.languages.front_end import Parsed
+    from sase.queries import Queries
     from sase.statement import Statement
 
 # ---- which there are ----------------------------------------------------------------------------
@@ -246,8 +248,11 @@ def is_sql(text: str, filename: str) -> bool:
     return not others and not filename.endswith(".sase") and looks_like_sql(text)
 
 
-def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query:
-    """The query. Where nothing is read of the events but their schema, a catalog has all that they could tell."""
+def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query | Queries:
+    """The query, or the queries of the file.
+
+    Where nothing is read of the events but their schema, a catalog has all that they could tell.
+    """
     _prepare_html(arguments)
     from sase.api import compile
     from sase.compiler.plan.rules import NAMES
@@ -265,7 +270,7 @@ def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Que
     )
 
 
-def catalog_for(arguments: argparse.Namespace, parsed: Parsed, *, reads_events: bool = True) -> Catalog:
+def catalog_for(arguments: argparse.Namespace, parsed: Parsed | Composition, *, reads_events: bool = True) -> Catalog:
     """The catalog, with the schema of the events where it has no types."""
     from sase.api import with_schema
 
@@ -303,8 +308,8 @@ def _prepare_html(arguments: argparse.Namespace) -> None:
         check_html(html)
 
 
-def _parsed(arguments: argparse.Namespace) -> Parsed:
-    from sase.compiler.languages.registry import read
+def _parsed(arguments: argparse.Namespace) -> Parsed | Composition:
+    from sase.api import read_text as read
 
     text, filename = _text(arguments)
     return read(text, f"{filename}.sase" if filename in (INLINE, STDIN) else filename, arguments.language)

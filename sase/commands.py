@@ -18,6 +18,8 @@ from sase.runtime.io.report import duration, starting
 if TYPE_CHECKING:
     from sase.analysis.stages import Stage
     from sase.api import Query
+    from sase.compiler.languages.front_end import Parsed
+    from sase.queries import Queries
     from sase.statement import Statement
 
 
@@ -71,6 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         return status
     query = interruptible(lambda: query_of(arguments))
     starting()
+    from sase.queries import Queries
+
+    if isinstance(query, Queries):
+        return _run_all(arguments, query)
     bound, module = query.compiled.query, query.module
     name = Path(bound.filename).stem
     if arguments.stream:
@@ -111,10 +117,34 @@ def _verify(statement: Statement, arguments: argparse.Namespace, name: str) -> i
     return 0 if found.same else 1
 
 
+def _run_all(arguments: argparse.Namespace, queries: Queries) -> int:
+    """Several queries, each with a place for its results."""
+    if arguments.html:
+        raise OptionError("--html shows one query, and there are several: leave it out")
+    composition, module = queries.compiled.composition, queries.module
+    name = Path(composition.filename).stem
+    with queries.explained():
+        if arguments.stream:
+            from sase.runtime.stream.composed import run_streams
+
+            return run_streams(
+                module.follow_all, module.read, module.SOURCE, arguments, composition.stream, name=name,
+                states=module.STATES,
+            )  # fmt: skip
+        from sase.runtime.composed import run_all
+
+        shared = composition.read_by_others
+        return run_all(module.find_all, module.SOURCE, arguments, composition.stream, name=name, shared=shared)
+
+
 def explain(arguments: argparse.Namespace) -> int:
     if statement := statement_of(arguments):
         return _explain_sql(statement, arguments)
     query = query_of(arguments, reads_events=arguments.analyze)
+    from sase.queries import Queries
+
+    if isinstance(query, Queries):
+        return _explain_all(arguments, query)
     if arguments.spelled_in is not None:
         if arguments.analyze or arguments.html:
             raise OptionError("--as shows the query in other words, and nothing of its plan: leave the rest out")
@@ -188,6 +218,20 @@ def funnel(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _explain_all(arguments: argparse.Namespace, queries: Queries) -> int:
+    if arguments.html or arguments.spelled_in is not None:
+        option = "--html" if arguments.html else "--as"
+        raise OptionError(f"{option} shows one query, and there are several: leave it out")
+    sys.stdout.write(queries.explain())
+    if arguments.analyze:
+        starting()
+        from sase.runtime.io.inputs import open_events
+
+        events = open_events(arguments, queries.module.SOURCE, queries.compiled.composition.stream)
+        sys.stdout.write("\nWhat got through\n\n" + queries.analyze(events))
+    return 0
+
+
 def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:
     """Writes --html: without stages, of the matches."""
     from sase.pictures.picture import write
@@ -204,7 +248,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
 
 
 def check(arguments: argparse.Namespace) -> int:
-    from sase.compiler.languages.registry import read
+    from sase.api import read_text as read
     from sase.statement import compile_sql
 
     catalog = catalog_of(arguments)
@@ -230,11 +274,16 @@ def check(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _reads_others(query: Parsed, queries: Sequence[Parsed]) -> bool:
+    """Whether its events are, in part, results of others, of which there are no statistics."""
+    return any(each.result is not None and each.result.name in query.types for each in queries)
+
+
 def statistics(arguments: argparse.Namespace) -> int:
     starting()
     from sase.analysis.statistics import describe, statistics
     from sase.api import compile
-    from sase.compiler.languages.registry import read
+    from sase.compiler.languages.several import read_all
     from sase.events import csv_of
     from sase.runtime.errors import explained
     from sase.runtime.io.inputs import read_as_is
@@ -242,7 +291,8 @@ def statistics(arguments: argparse.Namespace) -> int:
     catalog = catalog_of(arguments)
     tables = read_as_is(arguments, catalog.types or (), csv_of(catalog))
     with explained():
-        parsed = [read(read_text(name), name, arguments.language) for name in arguments.query]
+        files = [read_all(read_text(name), name, arguments.language) for name in arguments.query]
+        parsed = [query for queries in files for query in queries if not _reads_others(query, queries)]
         refuse_unknown(arguments, {name for query in parsed for name in query.parameters})
         found = statistics(tables, [compile(query, catalog, events=tables) for query in parsed], catalog)
     try:

@@ -43,6 +43,33 @@ class BatchJob(Job, Protocol):
         """Events → results, lazily."""
 
 
+class BatchJobs(Protocol):
+    """Several queries."""
+
+    @property
+    def SOURCE(self) -> Source:
+        """Where the events have what the queries read."""
+
+    def find_all(self, events: Events, options: Options | None = None) -> dict[str, DataFrame]:
+        """Events → results by name, lazily."""
+
+
+class StreamJobs(Protocol):
+    @property
+    def SOURCE(self) -> Source:
+        """Where the events have what the queries read."""
+
+    @property
+    def STATES(self) -> dict[str, str]:
+        """By the names of results, what the state of a checkpoint is made of."""
+
+    def follow_all(self, events: Events, options: StreamOptions) -> dict[str, Stream]:
+        """Streaming events → streams of results, by name."""
+
+    def read(self, spark: SparkSession, arguments: Namespace) -> Tables:
+        """The stream that the command line names."""
+
+
 class StreamJob(Job, Protocol):
     @property
     def OURS(self) -> Columns:

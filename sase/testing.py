@@ -20,10 +20,12 @@ from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from sase.compiler.composition import Composition, composed
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, SaseError, did_you_mean
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.languages.registry import NAMES, read
+from sase.compiler.languages.several import read_all
 from sase.runtime.errors import SaseRunError, explained
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Case:
     query: Parsed
     given: tuple[Event, ...]
     matches: tuple[tuple[Seen, ...], ...]
+    file: Composition | None = None
+    """The queries of its file, if there are several: what others make can be given as events."""
 
     @property
     def timed(self) -> bool:
@@ -92,11 +96,23 @@ def cases_in(text: str, name: str, language: str | None = None) -> list[Case]:
             for query, behind in pairwise(blocks(text))
             if query.kind in NAMES and behind.kind == "events"
         ]
-    parsed = read(text, name, language)
+    queries = read_all(text, name, language)
+    file = composed(queries, text, name) if len(queries) > 1 else None
+    found = re.finditer(r"/\*\s*test\b:?([^\n]*)\n(.*?)\*/", text, re.DOTALL)
     return [
-        _case(f"{name}:{text.count(chr(10), 0, found.start()) + 1}", found[1].strip(), parsed, found[2])
-        for found in re.finditer(r"/\*\s*test\b:?([^\n]*)\n(.*?)\*/", text, re.DOTALL)
+        replace(
+            _case(
+                f"{name}:{text.count(chr(10), 0, each.start()) + 1}", each[1].strip(), _above(queries, each), each[2]
+            ),
+            file=file,
+        )
+        for each in found
     ]
+
+
+def _above(queries: Sequence[Parsed], test: re.Match[str]) -> Parsed:
+    """A test is of the query above it; what stands before all of them is of the first."""
+    return next((query for query in reversed(queries) if query.span.start < test.start()), queries[0])
 
 
 @dataclass(frozen=True)
@@ -208,6 +224,8 @@ Row = tuple[str, dict[str, str | None]]
 def _rows(case: Case, catalog: Catalog) -> tuple[Catalog, list[Row]]:
     """The events, and a catalog that has their types. Times are written for people here, however the data has them."""
     catalog = replace(catalog, time_unit=None, time_format=None)
+    if case.file is not None and catalog.types is not None:
+        catalog = case.file.known(catalog)
     named = [_type_and_time(event) for event in case.given]
     if catalog.types is None:
         catalog = _guessed(case, named, catalog)
@@ -369,7 +387,7 @@ def _matches_of(case: Case, number: int, catalog: Catalog, spark: SparkSession) 
         seen, several = [F.array(name) for name in columns], [False] * len(columns)
     else:
         names = asked.result_variables
-        matches = variants.found(replace(asked, returns=None, composite=None), table)
+        matches = variants.found(replace(asked, returns=None, composite=None, timed=False), table)
         loops = [name for name, loop in asked.loops.items() if not loop.single]
         several = [name in asked.arrays or name in asked.collected or name in loops for name in names]
         numbers = [F.col(f"{quoted(name)}.{_ROW}") for name in names]

@@ -17,7 +17,7 @@ import pyarrow as pa
 from sase.runtime.kernels.encode import group_codes
 from sase.runtime.pattern import Pattern
 from sase.runtime.stream.bucket import Bucket, StreamTask
-from sase.runtime.stream.horizon import COPY
+from sase.runtime.stream.horizon import COPY, TIMELY
 
 BEGINNING = -(1 << 52)
 BUCKETS = 2
@@ -43,9 +43,18 @@ class Run:
     """Events in all states after each micro-batch."""
 
 
-def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], delay: int) -> Run:
+def follow(
+    task: StreamTask,
+    rows: pa.Table,
+    batches: Sequence[Sequence[int]],
+    delay: int,
+    results: Sequence[int] = (),
+) -> Run:
+    """`results` are rows that come in no batch of their own, but when the watermark has passed them."""
     run = Run()
-    places = _places(task, rows)
+    places = _places(task, _marked(task, rows, results))
+    times = rows.column(task.time).to_pylist()
+    before = BEGINNING
     states: list[pa.Table | None] = [None] * BUCKETS
     wakes: list[int | None] = [None] * BUCKETS
     watermark, latest, seen = BEGINNING, BEGINNING, 0
@@ -57,7 +66,8 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
         bucket = Bucket(task)
         bucket.seen = seen
         for place in range(BUCKETS):
-            arrived = places[place].take(pa.array(batch, pa.int64())).filter(pa.compute.field("_here"))
+            here = [*batch, *(row for row in results if before <= times[row] < watermark)]
+            arrived = places[place].take(pa.array(here, pa.int64())).filter(pa.compute.field("_here"))
             wake = wakes[place]
             if not arrived.num_rows and (wake is None or wake > watermark):
                 continue
@@ -72,12 +82,19 @@ def follow(task: StreamTask, rows: pa.Table, batches: Sequence[Sequence[int]], d
                 run.late += step.late.to_pylist()
         seen = bucket.seen
         run.state_rows.append(sum(state.num_rows for state in states if state is not None))
+        before = watermark
         if len(batch):
             latest = max(latest, *(rows.column(task.time)[row].as_py() for row in batch))
         watermark = max(watermark, latest - delay)
         if number >= len(batches) - 1:  # nothing follows: time goes on alone
             watermark = end if number >= len(batches) else watermark
     return run
+
+
+def _marked(task: StreamTask, rows: pa.Table, results: Sequence[int]) -> pa.Table:
+    states = rows.column(task.states).to_numpy().copy()
+    states[np.array(results, np.int64)] |= TIMELY
+    return rows.set_column(rows.schema.get_field_index(task.states), task.states, pa.array(states))
 
 
 def _places(task: StreamTask, rows: pa.Table) -> list[pa.Table]:
@@ -89,7 +106,7 @@ def _places(task: StreamTask, rows: pa.Table) -> list[pa.Table]:
     for place in range(BUCKETS):
         here = own == place
         copied = (states & everywhere != 0) & ~here
-        bits = np.where(here, states, states & everywhere | COPY)
+        bits = np.where(here, states, states & (everywhere | TIMELY) | COPY)
         table = rows.set_column(rows.schema.get_field_index(task.states), task.states, pa.array(bits))
         places.append(table.append_column("_here", pa.array(here | copied)))
     return places

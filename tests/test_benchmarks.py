@@ -169,3 +169,13 @@ def test_reports_say_what_is_missing(tmp_path: Path) -> None:
 
     text = write(Results(tmp_path / "none"), Scale(), tmp_path).read_text()
     assert text.count("not measured") == len(targets()) + len(experiments(Scale()))
+
+
+def test_the_contenders_of_the_papers_agree_with_the_kernel() -> None:
+    """A disagreement is an exception; results per event are what the formulas expect, of a few events."""
+    from benchmarks.papers import Follows, negation
+
+    assert negation(2_000, 1, print)["matches"] > 0
+    for case in (Follows(9, 100, "a1", 2), Follows(9, 300, "a1", 3), Follows(9, 300, "a1", 3, nested=True)):
+        found = case.run(40_000, 1, print)
+        assert found["per event"] == pytest.approx(found["expected"], rel=0.15)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sase.compiler.compile import compile_query
+from sase.api import read_text
+from sase.compiler.compile import compile_file, compile_query
 from sase.compiler.compile_sql import compile_statement
+from sase.compiler.composition import Composition
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import SaseError
 from sase.compiler.languages.registry import read
@@ -57,6 +59,10 @@ CATALOGS = {
         },
         parameters={"soon": "later"},
     ),
+    "composition": Catalog(types={name: {"ts": "bigint", "id": "bigint", "n": "int"} for name in "AB"}),
+    "composition_ordered": Catalog(
+        types={name: {"ts": "bigint", "id": "bigint", "n": "int"} for name in "AB"}, order="n"
+    ),
     "conflict": Catalog(types={"A": {"ts": "bigint", "id": "bigint"}, "B": {"ts": "bigint", "id": "string"}}),
 }
 
@@ -74,7 +80,11 @@ def cases(path: Path) -> list[tuple[str, str]]:
 
 def shown(query: str, catalog: Catalog, stream: bool = False) -> str:
     with pytest.raises(SaseError) as caught:
-        compile_query(read(query, "query.sase"), catalog, version="0", stream=stream)
+        parsed = read_text(query, "query.sase")
+        if isinstance(parsed, Composition):
+            compile_file(parsed, catalog, version="0", stream=stream)
+        else:
+            compile_query(parsed, catalog, version="0", stream=stream)
     return "\n".join(line.rstrip() for line in str(caught.value).splitlines())
 
 

@@ -241,10 +241,17 @@ def test_the_library(spark: SparkSession) -> None:
     ]  # fmt: skip
     assert [(row.person_id, clock(row.timestamp)) for row in found("overlimit.sase")] == [(4, "Sun 10:33:20")]
 
+    text = (LIBRARY / "alerts.tcq").read_text(encoding="utf-8")
+    results: Any = sase.compile(text, catalog, filename="alerts.tcq").run(str(DATA / "library.jsonl"))
+    assert list(results) == ["BookliftingAlert", "ConfusionAlert", "Suspects"]
+    assert [
+        (row.book_id, row.person1_id, row.person2_id, clock(row.timestamp)) for row in results["Suspects"].collect()
+    ] == [(14, 1, 6, "Mon 10:16:02")]
+
 
 def test_every_query_has_a_test() -> None:
     assert {path.name for path in LIBRARY.glob("*") if path.suffix != ".toml"} == {
-        "cleaning.tcq", "booklifting.tcq", "confusion.tcq", "overlimit.sase",
+        "cleaning.tcq", "booklifting.tcq", "confusion.tcq", "overlimit.sase", "alerts.tcq",
     }  # fmt: skip
     assert {path.stem for path in VDMS_PQ.glob("*.vdms")} == {"q1", "q2", "q3", "q4"}
     assert {path.stem for path in EXAMPLES.glob("*.sase")} == {

@@ -77,6 +77,54 @@ def test_a_comparison_on_what_is_unbound_is_left_out() -> None:
     assert [[str(part) for part in branch.predicates] for branch in bound.branches] == [["a.v = 1"], ["b.v = 1"]]
 
 
+# ---- WITH, and the join of section 3.1 ----------------------------------------------------------
+
+GIVEN = {
+    name: {"type": kind, "ts": ts, "n": at, "id": key, "v": value}
+    for at, (name, kind, ts, key, value) in enumerate(
+        [
+            ("a1", "A", 1, 1, 1), ("a2", "A", 2, 1, 2), ("b2", "B", 2, 1, 1), ("b4", "B", 4, 1, 2),
+            ("b5", "B", 5, 2, 1), ("b6", "B", 6, 1, 1), ("a7", "A", 7, None, 1), ("b8", "B", 8, None, 1),
+        ]
+    )
+}  # fmt: skip
+JOINED = "SELECT * FROM A[RANGE BY '5'] a, B[RANGE BY '5'] b WHERE a.id = b.id AND a.tcqtime < b.tcqtime"
+ANSWERS = {
+    "WITH e AS (SELECT * FROM A WHERE v = 1) "
+    "SELECT * FROM e a, B b PARTITION BY id EVENT FOLLOWS(a, b, 5)": "a1b2 a1b4",
+    "WITH e AS (SELECT * FROM A WHERE v = 2), f AS (SELECT * FROM B WHERE v = 1) "
+    "(SELECT * FROM e a, f b PARTITION BY id EVENT FOLLOWS(a, b, ‘5’))": "a2b6",
+    "WITH e AS (SELECT * FROM B WHERE v = 1) "
+    "SELECT a.* FROM A a, e b PARTITION BY id EVENT NOTFOLLOWS(a, b, 4)": "a2 a7",
+    JOINED: "a1b2 a1b4 a2b4 a2b6",
+    JOINED.replace("a.tcqtime < b.tcqtime", "b.tcqtime > a.tcqtime"): "a1b2 a1b4 a2b4 a2b6",
+    "SELECT * FROM A[RANGE BY '5'] a, B[RANGE BY '5'] b WHERE a.id = b.id": "a1b2 a1b4 a2b2 a2b4 a2b6",
+    "SELECT * FROM A[RANGE BY '3'] a, A[RANGE BY '3'] c, B[RANGE BY '3'] b "
+    "WHERE a.tcqtime < c.tcqtime AND c.tcqtime < b.tcqtime": "",
+    "SELECT * FROM A[RANGE BY '4'] a, A[RANGE BY '4'] c, B[RANGE BY '4'] b "
+    "WHERE a.tcqtime < c.tcqtime AND c.tcqtime < b.tcqtime": "a1a2b4",
+}
+"""By hand; an event's time is in its name."""
+
+
+def names_of(found: Counter[Match]) -> list[str]:
+    return sorted("".join(sorted(label for _, label in labels)) for labels in (each for each, _ in found.elements()))
+
+
+@pytest.mark.parametrize("query", ANSWERS)
+def test_with_and_the_join_form(query: str) -> None:
+    bound = read(query, "q").bind(CATALOGS[None])
+    given = {name: {**row, "n": None} for name, row in GIVEN.items()}
+    assert names_of(matches(bound, given)) == sorted(ANSWERS[query].split())
+
+
+def test_the_join_form_is_follows() -> None:
+    follows = read("SELECT * FROM A a, B b PARTITION BY id EVENT FOLLOWS(a, b, 5)", "q").bind(CATALOGS[None])
+    joined = read(JOINED, "q").bind(CATALOGS[None])
+    assert joined.branches == follows.branches
+    assert joined.is_sequence
+
+
 # ---- random expressions -------------------------------------------------------------------------
 
 CATALOGS = {
@@ -164,7 +212,10 @@ def in_spark(cases: list[tuple[BoundQuery, dict[str, dict[str, Any]]]], spark: S
 
 def test_examples_in_spark(spark: SparkSession) -> None:
     cases = [(read(each.query, "q", "telegraphcq").bind(each.catalog), each.given) for each in EXAMPLES]
-    answers = dict(zip((each.name for each in EXAMPLES), map(told, in_spark(cases, spark)), strict=True))
+    more = [(replace(read(query, "q").bind(CATALOGS[None]), returns=None), GIVEN) for query in ANSWERS]
+    found = in_spark([*cases, *more], spark)
+    assert [names_of(each) for each in found[len(cases) :]] == [sorted(each.split()) for each in ANSWERS.values()]
+    answers = dict(zip((each.name for each in EXAMPLES), map(told, found[: len(cases)]), strict=True))
     assert answers == {example.name: expected(example) for example in EXAMPLES}
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 import sase
 from sase.cli import main
+from sase.compiler.core.catalog import Catalog
 from sase.testing import Event, cases_in, outcomes
 
 QUERY = "EVENT SEQ(view v, !purchase p, leave l)\nWHERE [user]\nWITHIN 30 minutes\nRETURN v.user\n"
@@ -30,7 +31,7 @@ matches
 */
 """
     first, second = cases_in(text, "q.sase")
-    assert (first.place, first.title, first.query.types) == (
+    assert (first.place, first.title, tuple(first.query.types)) == (
         "q.sase:7", "who buys is left alone", ("view", "purchase", "leave"),
     )  # fmt: skip
     assert first.given[0] == Event("view@9:00", (("user", "1"), ("name", "O'Brien, (J.)")))
@@ -38,6 +39,25 @@ matches
     assert first.matches == ((0, 2), (0, 1))
     assert first.named((0, 2)) == "(view@9:00, leave@9:10(user=2))"
     assert (second.place, second.title, second.given, second.matches) == ("q.sase:13", "", (), ())
+
+
+def test_of_several_queries_a_test_is_of_the_one_above_it() -> None:
+    text = """EVENT SEQ(A a, B b) RETURN EVENT Hit(a.id);
+/* test: of the first
+given    a1(id=7) b2
+matches  (a1, b2)
+*/
+EVENT SEQ(Hit h, B b) WITHIN 5 INTO Next
+/* test: results of others are events
+given    hit1(id=7) b2
+matches  (hit1, b2)
+*/
+"""
+    first, second = cases_in(text, "q.sase")
+    assert [list(case.query.types) for case in (first, second)] == [["A", "B"], ["Hit", "B"]]
+    assert second.file is not None
+    catalog = Catalog(types={name: {"ts": "bigint", "id": "int"} for name in "AB"})
+    assert second.file.known(catalog).types == {**(catalog.types or {}), "Hit": {"ts": "bigint", "id": "int"}}
 
 
 def test_markdown_has_them_in_blocks() -> None:

@@ -173,5 +173,5 @@ def test_without_missing_and_true_differ_only_under_or_and_not() -> None:
 def test_a_language_is_recognised_by_its_first_words_or_forced() -> None:
     text = "/* a comment */ -- and another\n  pattern x:A, y:S"
     assert [variable.name for variable in read(text, "q").bind(VARIOUS).variables] == ["x", "y"]
-    assert read("EVENT SEQ(A x, S y)", "q", "sase").types == ("A", "S")
+    assert [*read("EVENT SEQ(A x, S y)", "q", "sase").types] == ["A", "S"]
     assert replace(read(text, "q"), bind=without_missing) == replace(read(text, "q", "vdms-pq"), bind=without_missing)  # type: ignore[arg-type]

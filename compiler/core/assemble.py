@@ -20,6 +20,8 @@ from sase.compiler.core.bound import (
     Apart,
     BoundQuery,
     Branch,
+    Derived,
+    Earliest,
     EventStrategy,
     Group,
     Grouping,
@@ -58,6 +60,7 @@ def assemble(
     within: Window | Diagnostic | None,
     returns: Sequence[Output] | None,
     composite: str | None,
+    timed: bool,
     found: list[Diagnostic],
     missing: Missing = with_escapes,
     selection: Mapping[str, tuple[Mode, Span]] = MappingProxyType({}),
@@ -130,6 +133,7 @@ def assemble(
         within=window,
         returns=None if returns is None else tuple(returns),
         composite=composite,
+        timed=timed,
         time_unit=catalog.time_unit,
         time_format=catalog.time_format,
         csv=catalog.csv,
@@ -147,7 +151,7 @@ def assemble(
         grouped=grouped,
         others=catalog.types or {} if strategy and strategy[0].endswith("contiguity") else {},
     )
-    check_outputs(query, catalog.type if composite is not None else None, found)
+    check_outputs(query, found)
     if grouped is not None and not found:
         found += wrong_grouping(query, grouped)
     if not found:
@@ -362,9 +366,10 @@ def _with_parts(group: Group, numbers: Iterator[int], owned: Sequence[Owned]) ->
 # ---- RETURN -------------------------------------------------------------------------------------
 
 
-def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagnostic]) -> None:
-    """`type_column` is that of a composite event, which has one, too."""
-    names = set() if type_column is None else {type_column.lower()}
+def check_outputs(query: BoundQuery, found: list[Diagnostic]) -> None:
+    places = [query.time, query.order or query.time] if query.timed else []
+    names = {query.type.lower()} if query.composite else set()
+    found += _no_tie_breaker(query)
     wrong: set[Span] = set()  # x.* stands for many columns, and is reported once
     for output in query.returns or ():
         mistakes: list[Diagnostic] = []
@@ -398,6 +403,15 @@ def check_outputs(query: BoundQuery, type_column: str | None, found: list[Diagno
                 )
             )
         names.add(output.name.lower())
+        if output.name.lower() in map(str.lower, places):
+            mistakes.append(
+                Diagnostic(
+                    f"an event of the type {query.composite} has its own {output.name}: that of the match, when it is "
+                    "certain",
+                    output.span,
+                    "leave it out, or give it another name with AS",
+                )
+            )
         if mistakes and output.span not in wrong:
             wrong.add(output.span)
             found += mistakes
@@ -443,6 +457,17 @@ def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]
                     span_of(value),
                     "group by an attribute of a single event",
                 )
+
+
+def _no_tie_breaker(query: BoundQuery) -> Iterator[Diagnostic]:
+    """An event with a derived time is simultaneous with all events of that time, and nothing that is sorted can be."""
+    derived = any(isinstance(branch.instant, Earliest | Derived) for branch in query.branches)
+    if query.timed and query.order is not None and derived:
+        yield Diagnostic(
+            f"these matches are certain at the end of a window, where no event gives {query.composite} a tie-breaker",
+            query.span,
+            f"events are ordered by {query.order}: leave the tie-breaker out, or let the pattern end with an event",
+        )
 
 
 def _no_event(column: exp.Column, query: BoundQuery) -> Diagnostic:

@@ -290,6 +290,8 @@ class BoundQuery:
     within: Window | None
     returns: tuple[Output, ...] | None
     composite: str | None
+    timed: bool = False
+    """The results are events, of the type `composite`: each has the time, and the tie-breaker, of its instant."""
     time_unit: str | None = None
     time_format: str | None = None
     csv: Csv = AS_USUAL

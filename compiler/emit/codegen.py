@@ -45,6 +45,7 @@ from sase.compiler.plan.physical import (
     Keep,
     Kernel,
     LookUp,
+    Moment,
     PhysicalPlan,
     Read,
     Remember,
@@ -60,21 +61,24 @@ from sase.compiler.plan.physical import (
 
 def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) -> str:
     """The job's source; the same plan gives the same bytes."""
-    if (runs := plan.only(Runs)) is not None:
-        template = environment().get_template("runs.py.jinja")
-        context = _common(plan, version, standalone) | {"notes": _notes(plan), "runs": template_of(plan, runs)}
-    else:
-        template = environment().get_template("stream.py.jinja" if plan.stream else "batch.py.jinja")
-        context = _common(plan, version, standalone) | (_stream(plan) if plan.stream else _batch(plan))
-    text: str = template.render(context)
+    name = "runs" if plan.only(Runs) is not None else "stream" if plan.stream else "batch"
+    text: str = environment().get_template(f"{name}.py.jinja").render(context(plan, version, standalone))
     return text
+
+
+def context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[str, Any]:
+    """What the templates get of a query."""
+    common = _common(plan, version, standalone)
+    if (runs := plan.only(Runs)) is not None:
+        return common | {"notes": _notes(plan), "runs": template_of(plan, runs)}
+    return common | (_stream(plan) if plan.stream else _batch(plan))
 
 
 def steps(plan: PhysicalPlan, standalone: bool) -> str:
     """The functions of a query, from its source to `find_matches`, as a part of a job that has more to it."""
-    context = _common(plan, "", "load_runtime" if standalone else None) | _batch(plan)
-    context |= {"options": "", "events": "dict[str | None, DataFrame]"}
-    text: str = environment().get_template("steps.jinja").render(context)
+    given = context(plan, "", "load_runtime" if standalone else None)
+    given |= {"options": "", "events": "dict[str | None, DataFrame]"}
+    text: str = environment().get_template("steps.jinja").render(given)
     return text.strip("\n")
 
 
@@ -129,6 +133,7 @@ def _common(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
         "run": printable(f"spark-submit {Path(query.filename).stem}.py --events EVENTS --out MATCHES"),
         "standalone": standalone,
         "imports": list(_imports(plan)),
+        "composed": False,
         "source": {
             "time": literal(query.time),
             "type": literal(query.type),
@@ -170,7 +175,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         events.append("ticks")
     if kernel:
         events.append("state_bits")
-    if plan.result.columns is None:
+    if plan.result.tells_time:
         match plan.result.times:
             case Ticks():
                 events.append("moment")
@@ -259,7 +264,7 @@ def _units(plan: PhysicalPlan) -> str:
     return f"units of {printable(plan.query.time)}"
 
 
-def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
+def _relevant(plan: PhysicalPlan) -> dict[str, Any]:
     """What is kept of the events: by state bits where there is a kernel, else by the one state's condition."""
     kernel, computed = plan.kernel, plan.every(Computed)
     fills = f"{plan.own('states')} <> 0" if kernel else plan.fills[0].condition
@@ -273,14 +278,16 @@ def _relevant(plan: PhysicalPlan) -> Mapping[str, Any]:
         "arrivals": aggregates.arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
         "flags": literal(plan.flags) if computed else None,
-        "columns": [*columns, f"state_bits(fills{aggregates.takes_part(plan)}).alias({literal(plan.own('states'))})"],
+        "columns": columns,
+        "states": f"state_bits(fills{aggregates.takes_part(plan)})",
+        "alias": literal(plan.own("states")),
         "condition": f"matters(OURS, {literal(fills)})" if plan.stream else literal(fills),
     }
 
 
 def _kernel(plan: PhysicalPlan, kernel: Kernel | Combination) -> dict[str, Any]:
     told = {}
-    if isinstance(kernel, Combination) and plan.result.columns is None:
+    if isinstance(kernel, Combination) and plan.result.tells_time:
         told = {role: literal(plan.own(role)) for role in ("started", "detected")}
     if plan.groups:
         told["groups"] = "GROUPS"
@@ -457,14 +464,32 @@ def _joined(conditions: list[str], bucketed: bool) -> list[str]:
 
 
 def _output(plan: PhysicalPlan) -> Iterator[str]:
-    result, time = plan.result, plan.query.time
+    result = plan.result
     if result.columns is not None:
-        yield from (f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in result.columns)
+        columns = [f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in result.columns]
+        yield from [columns[0], *_moment(plan, result.moment), *columns[1:]] if result.moment else columns
         return
     yield from (_shown(plan, name) for name in result.variables)
     if result.reached:
         bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
         yield f'F.expr({literal(bound)}).alias("reached")'
+    started, detected = _times(plan)
+    yield f'{started}.alias("started_at")'
+    yield f'{detected}.alias("detected_at")'
+
+
+def _moment(plan: PhysicalPlan, moment: Moment) -> Iterator[str]:
+    """The time and the tie-breaker of an event that is a result."""
+    _, detected = _times(plan)
+    yield f"{detected}{f'.cast({literal(moment.kind)})' if moment.kind else ''}.alias({literal(moment.time)})"
+    if moment.order:
+        sql, name = moment.order
+        yield f"F.expr({literal(sql)}).alias({literal(name)})"
+
+
+def _times(plan: PhysicalPlan) -> tuple[str, str]:
+    """When a match starts, and when it is certain."""
+    result, time = plan.result, plan.query.time
     match result.times:
         case Ends() if plan.only(Runs):
             started, detected = (f"F.col({literal(plan.own(role))})" for role in ("started", "detected"))
@@ -477,8 +502,7 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
             lengths = "".join(f", {pattern.ticks(each, plan.query.within)}" for each in result.times.lengths)
             started = f"moment(matches, F.col({literal(plan.own('started'))}), {like})"
             detected = f"moment(matches, F.col({literal(plan.own('detected'))}), {like}{lengths})"
-    yield f'{started}.alias("started_at")'
-    yield f'{detected}.alias("detected_at")'
+    return started, detected
 
 
 def _grouped(grouped: Grouped) -> Mapping[str, Any]:

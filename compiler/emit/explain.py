@@ -193,6 +193,13 @@ def _result(plan: Plan) -> str:
     return f"{query.composite}({columns})" if query.composite else columns
 
 
+def _columns(result: Result) -> Iterator[str]:
+    """Those of RETURN; an event has its time and its tie-breaker behind the type."""
+    own = [result.moment.time, *(result.moment.order or ())[1:]] if result.moment else []
+    first, *rest = (name for _, name in result.columns or ())
+    yield from (first, *own, *rest)
+
+
 def _values(query: BoundQuery) -> Iterator[str]:
     """The variables of a match, and how far it got."""
     yield from query.result_variables
@@ -326,7 +333,7 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             structs = f"one {what} per variable, {'reached, ' if step.reached else ''}started_at, detected_at"
             if step.grouped is not None:
                 yield "group", _grouping(step.grouped)
-            yield "result", ", ".join(name for _, name in step.columns) if step.columns else structs
+            yield "result", ", ".join(_columns(step)) if step.columns else structs
 
 
 def _grouping(grouped: Grouped) -> str:

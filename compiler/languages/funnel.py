@@ -73,11 +73,11 @@ def read(steps: Sequence[str], by: Sequence[str], within: Length | None = None, 
     query = replace(whole, text=text, pattern=Seq(parts, span), where=_where(named, by, span), span=span)
     taken = [step for step in named if not step.negated]
 
-    def bound(catalog: Catalog) -> BoundQuery:
+    def bound(catalog: Catalog, event: bool = False) -> BoundQuery:
         _check_columns(named, taken[0], by, breakdown, catalog, text)
         returns = Return(tuple(_columns(taken, by, breakdown, catalog)), None, span)
         try:
-            found = bind(replace(query, returns=returns), catalog)
+            found = bind(replace(query, returns=returns), catalog, event)
         except SaseError as error:
             raise SaseError(error.diagnostics, text, FILENAME) from None
         left = [part.span for part in found.predicates if not part.is_simple]

@@ -19,11 +19,18 @@ def outputs(
     variable_of: Callable[[exp.Column], Variable | None],
     catalog: Catalog,
     found: list[Diagnostic],
+    own_place: bool = False,
 ) -> Iterator[Output]:
-    """`resolve` and `variable_of` look names up by the rules of a language, and say what has no meaning."""
+    """`resolve` and `variable_of` look names up by the rules of a language, and say what has no meaning.
+
+    Results that are events have a type, a time and a tie-breaker of their own, and `x.*` leaves those of `x` out.
+    """
+    places = {catalog.time.lower(), catalog.type.lower(), (catalog.order or catalog.time).lower()}
     for item in items:
         if isinstance(item.expression, exp.Column) and isinstance(item.expression.this, exp.Star):
-            yield from _everything(item.expression, item, resolve, variable_of, catalog, found)
+            for output in _everything(item.expression, item, resolve, variable_of, catalog, found):
+                if not own_place or output.name.lower() not in places:
+                    yield output
             continue
         value = resolve(item.expression)
         if value is None:

@@ -28,12 +28,12 @@ LANGUAGES = (
 )
 NAMES = tuple(language.name for language in LANGUAGES)
 
-_BLANK = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+BLANK = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
 """What may stand in front of a query: the comments are those of every language."""
 
 
 def recognised(text: str) -> Language:
-    start = _BLANK.match(text)
+    start = BLANK.match(text)
     assert start is not None, "it may be empty"
     return next(
         each for each in LANGUAGES if re.compile(each.begins, re.IGNORECASE | re.DOTALL).match(text, start.end())

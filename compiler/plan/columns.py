@@ -29,6 +29,7 @@ from sase.compiler.plan.physical import (
     Fill,
     Holds,
     Kernel,
+    Moment,
     Read,
     Release,
     Remember,
@@ -181,6 +182,35 @@ class Columns:
                 "leave out conditions that do not come apart into terms of single events, such as abs(x.a - y.a) < 5",
             )
             raise SaseError([found], self.query.text, self.query.filename)
+
+    # ---- a result -------------------------------------------------------------------------------
+
+    def returned(self) -> tuple[tuple[str, str], ...] | None:
+        """What RETURN lists, as (SQL, name), behind the type of a composite event."""
+        query = self.query
+        if query.returns is None:
+            return None
+        for output in query.returns:
+            self.carry_columns(output.value)
+        named = [(scalars.sql(exp.Literal.string(query.composite)), query.type)] if query.composite is not None else []
+        return (*named, *((scalars.sql(output.value), output.name) for output in query.returns))
+
+    def moment(self, variables: list[str]) -> Moment | None:
+        """The place of the latest of these events is that of the result."""
+        query = self.query
+        if not query.timed:
+            return None
+        kind = query.variable(variables[0]).attributes[query.time.lower()].kind
+        narrow = query.time_kind == "integer" and kind.this != exp.DataType.Type.BIGINT
+        order = None
+        if query.order is not None:
+            here = (query.time, query.order)
+            self.carry(*((name, column) for name in variables for column in here))
+            event, (time, tie_breaker) = [*map(scalars.column_sql, variables)], map(scalars.column_sql, here)
+            places = ", ".join(f"struct({name}.{time}, {name}.{tie_breaker})" for name in event)
+            latest = f"array_max(array({places}))" if len(event) > 1 else event[0]
+            order = (f"{latest}.{tie_breaker}", query.order)
+        return Moment(query.time, kind.sql("spark").lower() if narrow else None, order)
 
     # ---- bringing events together ---------------------------------------------------------------
 

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
-from sqlglot import exp
-
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Before, Derived, Earliest, EquivalenceTest, Predicate
 from sase.compiler.core.fields import Path, of_event
@@ -372,23 +370,20 @@ class CombinationPlanner(Columns):
     def result(self) -> Result:
         wanted = [name for name in self.carried if name in self.query.bound or name in self.query.collected]
         shown = tuple(dict.fromkeys(self.array_of.get(name, name) for name in wanted))
-        columns: list[tuple[str, str]] | None = None
         if self.query.returns is None:
             self.carry_whole(wanted)
-        else:
-            for output in self.query.returns:
-                self.carry_columns(output.value)
-            columns = [(scalars.sql(output.value), output.name) for output in self.query.returns]
-            if self.query.composite is not None:
-                columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
+        bound = [name for name in wanted if name in self.query.bound]
+        if self.query.timed:
+            self.carry((bound[0], self.query.time))
         instants = [each.branch.instant for each in self.branches]
         lengths = dict.fromkeys(each.ticks for each in instants if isinstance(each, Earliest | Derived))
         return self.grouped(
             Result(
-                columns=None if columns is None else tuple(columns),
+                columns=self.returned(),
                 variables=shown,
-                times=Ticks(like=next(name for name in wanted if name in self.query.bound), lengths=tuple(lengths)),
+                times=Ticks(like=bound[0], lengths=tuple(lengths)),
                 reached=max((each.branch.variables for each in self.branches), key=len) if self.query.timed_out else (),
+                moment=self.moment(bound),
             )
         )
 

@@ -494,6 +494,17 @@ class Grouped:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """Results that are events have a time of their own, and a tie-breaker where events have one."""
+
+    time: str
+    kind: str | None
+    """The type of the time, where it is narrower than what a window is added to."""
+    order: tuple[str, str] | None
+    """SQL, and the name of the column."""
+
+
+@dataclass(frozen=True)
 class Result:
     """RETURN's columns as (SQL, name); without RETURN, one value per variable, `started_at` and `detected_at`."""
 
@@ -504,6 +515,11 @@ class Result:
     """The variables that a partial match may bind, each of them only after those before it."""
     grouped: Grouped | None = None
     """The columns are made of what it has of a group."""
+    moment: Moment | None = None
+
+    @property
+    def tells_time(self) -> bool:
+        return self.columns is None or self.moment is not None
 
 
 Step = (

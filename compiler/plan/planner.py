@@ -321,21 +321,19 @@ class _Planner(Columns):
         return conditions, own
 
     def result(self) -> Result:
-        columns: list[tuple[str, str]] | None = None
+        first, last = self.query.first.name, self.query.last.name
+        times = Ends(first, last, at_window_end=bool(self.query.trailing))
         if self.query.returns is None:
             for variable in self.query.positive:
                 self.carry(*((variable.name, attribute.name) for attribute in declared(variable)))
-        else:
-            for output in self.query.returns:
-                self.carry_columns(output.value)
-            columns = [(scalars.sql(output.value), output.name) for output in self.query.returns]
-            if self.query.composite is not None:
-                columns.insert(0, (scalars.sql(exp.Literal.string(self.query.composite)), self.query.type))
+        elif self.query.timed:
+            self.carry((first if times.at_window_end else last, self.query.time))
         return self.grouped(
             Result(
-                columns=None if columns is None else tuple(columns),
+                columns=self.returned(),
                 variables=tuple(variable.name for variable in self.query.positive),
-                times=Ends(self.query.first.name, self.query.last.name, at_window_end=bool(self.query.trailing)),
+                times=times,
+                moment=self.moment([last]),
             )
         )
 

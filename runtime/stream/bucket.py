@@ -30,7 +30,7 @@ from sase.runtime.operator.construction import Columns, Found, Rows
 from sase.runtime.operator.matcher import Matcher, Task, int64s
 from sase.runtime.operator.results import Deciding, Fold
 from sase.runtime.pattern import ARRIVES, USED, Outside, Pattern
-from sase.runtime.stream.horizon import COPY, FOREVER, horizon
+from sase.runtime.stream.horizon import COPY, FOREVER, TIMELY, horizon
 
 _CALLED_AT = b"watermark"
 _ARRIVED = b"arrived"
@@ -92,9 +92,10 @@ class Bucket(Matcher):
         """One micro-batch of a bucket; time and watermark are in ticks."""
         late = None
         if arrived is not None:
-            behind = int64s(arrived, self.task.time) < watermark
+            marks = int64s(arrived, self.task.states)
+            behind = (int64s(arrived, self.task.time) < watermark) & (marks & TIMELY == 0)
             if behind.any():
-                original = (int64s(arrived, self.task.states) & COPY) == 0
+                original = marks & COPY == 0
                 late = arrived.filter(behind & original).select(list(self.stream.shown))
                 arrived = arrived.filter(~behind)
         known = None if self.stream.arriving is None else self._known(state)
@@ -105,12 +106,13 @@ class Bucket(Matcher):
         if not tables:
             return Step(late, iter(()), None, None)
         table = pa.concat_tables(tables).combine_chunks()
-        time, states = int64s(table, self.task.time), int64s(table, self.task.states).copy()
+        time, states = int64s(table, self.task.time), int64s(table, self.task.states) & ~TIMELY
         if known is not None:
             table = self._told(known, table, time, states, watermark)
         if self.task.limit is not None and table.num_rows:
             self._enforce_limit(table, self.task.limit)
-        since = watermark if state is None else called_at(state, watermark)
+        # What a state does not remember, no match has: of events behind the watermark, all matches are to come.
+        since = min(watermark, int(time.min())) if state is None else called_at(state, watermark)
         due = self.horizon.due(time, states, since, watermark)
         matches: Iterator[pa.RecordBatch] = iter(())
         if due.any():

@@ -18,6 +18,10 @@ from sase.runtime.pattern import USED, Combination, Negated, Outside, Pattern
 COPY = 1 << 62
 """The state bit of an event that is in this bucket for an `Outside` component's sake only."""
 
+TIMELY = -1 << 63
+"""The state bit of an event that is a result of another query. It comes when it is certain, which is just behind the
+watermark, and yet it is not late: nothing was decided without it."""
+
 FOREVER = 1 << 62
 
 Marks = NDArray[np.bool]

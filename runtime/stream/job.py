@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ from sase.runtime.places import Place, placed
 from sase.runtime.session import session
 from sase.runtime.stream.sink import Checkpoint, Places, Sink
 from sase.runtime.stream.ssc import Stream
-from sase.runtime.stream.status import StatusLine
+from sase.runtime.stream.status import Line, StatusLine
 from sase.runtime.stream.watch import Options
 
 Tables = list[tuple[str | None, DataFrame]]
@@ -80,9 +80,13 @@ def run_stream(
 
     def sources(files: Files) -> list[str]:
         arguments.events = inputs.specs(arguments, default_events)
-        return [location for _, location in (inputs.split(files, spec, source.types) for spec in arguments.events)]
+        return places_of_events(files, arguments, source)
 
     return run_until_stopped(followed, sources, arguments, name=name, state=state)
+
+
+def places_of_events(files: Files, arguments: argparse.Namespace, source: Source) -> list[str]:
+    return [location for _, location in (inputs.split(files, spec, source.types) for spec in arguments.events)]
 
 
 def run_until_stopped(
@@ -94,6 +98,19 @@ def run_until_stopped(
     state: str | None,
 ) -> int:
     """What streams of events and of tables have in common; `sources` are the places that rows come from."""
+    options = refuse_misfits(arguments)
+    with explained():
+        spark = begun(name, arguments)
+        outlet = Outlet.of(spark, arguments, sources(Files(spark)), state, options)
+        with partitions(spark, options.buckets):
+            stream = follow(spark, options)
+        query, sink = outlet.start(stream, spark, name)
+    wait([query], sink.failed, StatusLine(stream.time_kind, sink))
+    return 0
+
+
+def refuse_misfits(arguments: argparse.Namespace) -> Options:
+    """What the options come to, unless they are not for streams."""
     refuse_idle(arguments)
     if arguments.out == output.STDOUT:
         raise SaseRunError("--out - is not for streams: without --out, a stream prints its matches as they come")
@@ -103,54 +120,82 @@ def run_until_stopped(
         raise SaseRunError("--strict is not for streams: what cannot take part goes to --late-out")
     if arguments.overwrite:
         raise SaseRunError("--overwrite is not for streams: a stream adds to what it has written")
-    options = Options(arguments.max_delay, arguments.max_window_events_per_key, arguments.buckets)
-    with explained():
-        spark = session(name, arguments.verbose, bar=False)
-        if is_remote():
-            raise SaseRunError(
-                "with Spark Connect, micro-batches are written where Spark is, and not from here: submit the job "
-                "to the cluster, or start the stream in Python, as query.run(events).writeStream…"
-            )
-        files = Files(spark)
-        places = Places.of(arguments)
-        _refuse_own(files, sources(files), [places.out, places.late, arguments.checkpoint])
+    return Options(arguments.max_delay, arguments.max_window_events_per_key, arguments.buckets)
+
+
+def begun(name: str, arguments: argparse.Namespace) -> SparkSession:
+    spark = session(name, arguments.verbose, bar=False)
+    if is_remote():
+        raise SaseRunError(
+            "with Spark Connect, micro-batches are written where Spark is, and not from here: submit the job "
+            "to the cluster, or start the stream in Python, as query.run(events).writeStream…"
+        )
+    return spark
+
+
+@dataclass(frozen=True)
+class Outlet:
+    """Where the results of one query go, and where it keeps its state."""
+
+    arguments: argparse.Namespace
+    places: Places
+    checkpoint: Checkpoint
+    resumed: bool
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        arguments: argparse.Namespace,
+        sources: Sequence[str],
+        state: str | None,
+        options: Options,
+    ) -> Outlet:
+        """`sources` are the places that rows come from."""
+        files, places = Files(spark), Places.of(arguments)
+        _refuse_own(files, sources, [places.out, places.late, arguments.checkpoint])
         made_of = {"state": state, "buckets": options.buckets, **places.qualified(files)}
         checkpoint = Checkpoint(arguments.checkpoint, made_of)
-        resumed = checkpoint.fits(files, places)
-        with _partitions(spark, options.buckets):
-            stream = follow(spark, options)
+        return cls(arguments, places, checkpoint, checkpoint.fits(files, places))
+
+    def start(self, stream: Stream, spark: SparkSession, name: str) -> tuple[Any, Sink]:
+        arguments, places, checkpoint = self.arguments, self.places, self.checkpoint
         if places.out:
             output.refuse_misfits(stream.matches(), places.out, places.format)
-        sink = Sink(stream, spark, arguments, places, resumed)
+        sink = Sink(stream, spark, arguments, places, self.resumed)
         writer = stream.packed.writeStream.foreachBatch(sink.write).queryName(name)
         if checkpoint.place:
             writer = writer.option("checkpointLocation", checkpoint.place)
-        trigger = (
-            {"availableNow": True} if arguments.trigger == AVAILABLE_NOW else {"processingTime": arguments.trigger}
-        )
-        writer = writer.trigger(**trigger)
-        if not resumed:
-            checkpoint.label(files)  # when nothing can be refused any more
-        with _partitions(spark, stream.buckets):
-            query = writer.start()
-    line = StatusLine(stream.time_kind, sink)
+        now = arguments.trigger == AVAILABLE_NOW
+        writer = writer.trigger(**({"availableNow": True} if now else {"processingTime": arguments.trigger}))
+        if not self.resumed:
+            checkpoint.label(Files(spark))  # when nothing can be refused any more
+        with partitions(spark, stream.buckets):
+            return writer.start(), sink
+
+
+def wait(queries: Sequence[Any], failed: Callable[[], SaseRunError | None], line: Line) -> None:
+    """Until all have ended, one fails, or somebody interrupts."""
     with noted() as interrupted:
         try:
-            while not (interrupted.is_set() or _terminated(query)):
-                line.show(query.recentProgress)
-            query.stop()
+            while not (interrupted.is_set() or all([_terminated(query) for query in queries])):
+                line.show(*(query.recentProgress for query in queries))
+            for query in queries:
+                query.stop()
         except Exception as error:
+            for query in queries:
+                with suppress(Exception):
+                    query.stop()
             if not interrupted.is_set():
-                raise sink.failure or failure(error) from error
+                raise failed() or failure(error) from error
         finally:
             with suppress(Exception):  # spark-submit ends its JVM at once
-                line.take(query.recentProgress)
+                line.take(*(query.recentProgress for query in queries))
             line.end()
-    return 0
 
 
 @contextmanager
-def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
+def partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
     """As many partitions as cores, since each costs a state store; the session gets its own setting back."""
     before = str(spark.conf.get("spark.sql.shuffle.partitions"))
     spark.conf.set("spark.sql.shuffle.partitions", max(1, min(buckets, spark.sparkContext.defaultParallelism)))

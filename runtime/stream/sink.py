@@ -113,6 +113,9 @@ class Sink:
     failure: SaseRunError | None = None
     """Why the last micro-batch was not written; Spark passes on no more than its text."""
 
+    def failed(self) -> SaseRunError | None:
+        return self.failure
+
     @property
     def remembered(self) -> str:
         """How many events. After a restart, a bucket that has not worked yet may have some."""

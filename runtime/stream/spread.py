@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import quoted
-from sase.runtime.stream.horizon import COPY
+from sase.runtime.stream.horizon import COPY, TIMELY
 from sase.runtime.stream.watch import Columns
 
 
@@ -23,7 +23,7 @@ def in_buckets(events: DataFrame, by: Sequence[str], columns: Columns, buckets: 
     placed = events.withColumn(bucket, own)
     if everywhere and buckets > 1:
         copied = (states.bitwiseAND(F.lit(everywhere)) != 0) & F.col(columns.reason).isNull()
-        kept: Column = states.bitwiseAND(F.lit(everywhere)).bitwiseOR(F.lit(COPY))
+        kept: Column = states.bitwiseAND(F.lit(everywhere | TIMELY)).bitwiseOR(F.lit(COPY))
         placed = events.withColumn(bucket, F.explode(F.when(copied, labels).otherwise(F.array(own)))).withColumn(
             columns.states, F.when(F.col(bucket) == own, states).otherwise(kept)
         )

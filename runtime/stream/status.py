@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from typing import Any
+from itertools import chain
+from typing import Any, Protocol
 
 from sase.runtime.io.report import duration
 from sase.runtime.stream.sink import Sink
@@ -14,6 +15,16 @@ from sase.runtime.stream.worker import EPOCH
 
 _NO_WATERMARK = "1970-01-01T00:00:00"
 """Where Spark's watermark stands before there is an event."""
+
+
+class Line(Protocol):
+    """Told of the progress of one query or of several, it says how they are doing."""
+
+    def show(self, *progress: Iterable[Any]) -> None: ...
+
+    def take(self, *progress: Iterable[Any]) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class StatusLine:
@@ -31,8 +42,8 @@ class StatusLine:
         self.printed = 0.0
         self.types = Types()
 
-    def show(self, progress: Iterable[Any]) -> None:
-        self.take(progress)
+    def show(self, *progress: Iterable[Any]) -> None:
+        self.take(*progress)
         text = self.text()
         if not self.begun or text == self.shown:
             return
@@ -56,8 +67,8 @@ class StatusLine:
         for text in texts:
             print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
 
-    def take(self, progress: Iterable[Any]) -> None:
-        for each in progress:
+    def take(self, *progress: Iterable[Any]) -> None:
+        for each in chain.from_iterable(progress):
             self.begun = True
             # While there is nothing to do, Spark reports the batch that will be next.
             if each.batchId <= self.seen or "addBatch" not in each.durationMs:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
 from sase.runtime.arguments import BUCKETS
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, pairs, quoted, reason, record, ticks, unite
 from sase.runtime.ssc import check_limit
+from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.types import typed
 from sase.runtime.stream.worker import EPOCH
 
@@ -62,12 +65,32 @@ class Columns:
     bucket: str
 
 
-def watch(events: Events, source: Source, columns: Columns, options: Options | None) -> DataFrame:
+def watch(
+    events: Events,
+    source: Source,
+    columns: Columns,
+    options: Options | None,
+    results: Mapping[str | None, DataFrame] | None = None,
+) -> DataFrame:
     """The events under a watermark, with the reason why one cannot take part, where it cannot.
 
     Events of all types are let through, since each tells what time it is. Without options there is no watermark of
     ours; and none where the events have one on their time: Spark takes no second one, and goes by the clock it has.
+
+    `results` of other queries are events, too, by their types. They tell no time that their own events did not tell.
     """
+    if results:
+        made = [str(name) for name in results]
+        rest = replace(source, types={name: each for name, each in source.types.items() if name not in made})
+        parts = [_made(results, replace(source, types={name: source.types[name] for name in made}), columns)]
+        if rest.types:
+            parts.insert(0, watch(events, rest, columns, options))
+        # Types of columns are brought together as in a batch, or are found to be at odds.
+        kinds = unite([*pairs(events), *pairs(results)] if rest.types else results, source, every=True).schema
+        return reduce(
+            lambda left, right: left.unionByName(right, allowMissingColumns=True),
+            [_cast(part, kinds) for part in parts],
+        )
     frames = [frame for _, frame in pairs(events)]
     marked = options is None or refuse_other_watermark(frames, source.time, options)
     delay = None if options is None or marked else options.delay(source.time_kind)
@@ -85,6 +108,29 @@ def watch(events: Events, source: Source, columns: Columns, options: Options | N
     valid = F.col(quoted(source.time)).isNotNull() & F.col(columns.reason).isNull()
     clocked = tagged.withColumn(columns.clock, F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))))
     return clocked if delay is None else clocked.withWatermark(columns.clock, delay)
+
+
+def _made(results: Mapping[str | None, DataFrame], source: Source, columns: Columns) -> DataFrame:
+    """Results of other queries as events, none of which is flawed."""
+    nothing = F.lit(None).cast("string")
+    ours = {columns.reason: nothing, columns.record: nothing, columns.clock: F.timestamp_millis(F.lit(0))}
+    return unite(results, source).withColumns(ours)
+
+
+def _cast(events: DataFrame, kinds: StructType) -> DataFrame:
+    known = {field.name: field.dataType for field in kinds}
+    other = {
+        field.name: F.col(quoted(field.name)).cast(known[field.name])
+        for field in events.schema
+        if field.dataType != known.get(field.name, field.dataType)
+    }
+    return events.withColumns(other) if other else events
+
+
+def never_late(states: Column, event_type: str, results: Collection[str]) -> Column:
+    """The state bits, marked where the event is a result of another query."""
+    is_result = F.col(quoted(event_type)).isin(*results) & (states != 0)
+    return F.when(is_result, states.bitwiseOR(F.lit(TIMELY))).otherwise(states)
 
 
 def refuse_other_watermark(frames: Sequence[DataFrame], time: str, options: Options) -> bool:

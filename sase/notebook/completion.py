@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 OPTIONS = ("--events", "--catalog", "--count", "--explain", "--analyze", "--job", "--stream", "--max-delay")
 STRATEGIES = ("SKIP TILL ANY MATCH", "SKIP TILL NEXT MATCH", "PARTITION CONTIGUITY", "STRICT CONTIGUITY")
 AFTER = ("AFTER MATCH SKIP PAST LAST ROW", "AFTER MATCH SKIP TO NEXT ROW")
-CLAUSES = ("EVENT", "PATTERN", "WHERE", "WITHIN", "TIMED OUT", "CONSUME EXCLUSIVE", "RETURN", "FROM")
+CLAUSES = ("EVENT", "PATTERN", "WHERE", "WITHIN", "TIMED OUT", "CONSUME EXCLUSIVE", "RETURN", "INTO", "FROM", "SELECT")
 KEYWORDS = (*CLAUSES, *STRATEGIES)
 OPERATORS = ("SEQ(", "AND(", "OR(", "ANY(", "ALL(", "NOT", "first", "last")
+SELECTING = ("SELECT", "INTO", "FROM", "PARTITION BY", "EVENT", "WHERE", "WITH")
+"""The clauses of TelegraphCQ."""
+FOLLOWING = ("FOLLOWS(", "PRECEDES(", "NOTFOLLOWS(", "NOTPRECEDES(", "ANYONE(", "BOTH(")
 CONNECTIVES = ("AND", "OR", "NOT", "BETWEEN", "LIKE", "IN")
 SAMPLE = 10_000
 """Events that are read to find their types, where no catalog tells them."""
@@ -127,6 +130,9 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
 
     A query that is being written is rarely a query yet, so this looks at the text near the cursor and does not parse.
     """
+    before, whole = _alone(before, whole)
+    if re.match(r"\s*(?:SELECT|WITH)\b", whole, re.IGNORECASE):
+        return in_selecting_query(before, whole, known)
     pattern = re.search(
         r"\b(?:EVENT|PATTERN)\b(.*?)(?:\b(?:WHERE|WITHIN|SKIP|CONSUME|RETURN)\b|\Z)", whole, re.IGNORECASE | re.DOTALL
     )
@@ -154,6 +160,40 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
             return word, KEYWORDS
         case _:
             return word, [*(f"{name}." for name in variables), *known.all_attributes, *CONNECTIVES, *keywords]
+
+
+_SOURCES = re.compile(r"\bFROM\b(.*?)(?:\b(?:PARTITION|EVENT|WHERE)\b|\Z)", re.IGNORECASE | re.DOTALL)
+
+
+def in_selecting_query(before: str, whole: str, known: Known) -> tuple[str, Iterable[str]]:
+    """The same in TelegraphCQ, where FROM has the streams, each with its aliases."""
+    aliases: dict[str, str] = {}
+    for source in (source for sources in _SOURCES.findall(whole) for source in sources.split(",")):
+        stream, *names = re.sub(r"\[[^\]]*\]?", " ", source).split() or [""]
+        aliases |= dict.fromkeys(names or [stream], stream)
+    if of := re.search(r"(\w+)\.(\w*)$", before):
+        stream = aliases.get(of[1], "")
+        return of[2], known.attributes([stream]) if stream in known.types else known.all_attributes
+    word = before[len(before.rstrip(_WORD)) :]
+    clauses = re.findall(r"\b(SELECT|FROM|PARTITION|EVENT|WHERE)\b", before.removesuffix(word), re.IGNORECASE)
+    match clauses[-1].upper() if clauses else "":
+        case "FROM":
+            return word, [*known.types, *SELECTING]
+        case "PARTITION":
+            return word, [*known.all_attributes, *SELECTING]
+        case "EVENT":
+            return word, [*FOLLOWING, *aliases, *SELECTING]
+        case "":
+            return word, SELECTING
+        case _:
+            return word, [*(f"{name}." for name in aliases if name), *CONNECTIVES, *SELECTING]
+
+
+def _alone(before: str, whole: str) -> tuple[str, str]:
+    """The query at the cursor, where there are several."""
+    begin = before.rfind(";") + 1
+    end = whole.find(";", len(before))
+    return before[begin:], whole[begin : end if end >= 0 else len(whole)]
 
 
 def _values(namespace: Mapping[str, Any]) -> list[str]:

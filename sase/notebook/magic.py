@@ -16,13 +16,15 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import clear_output, display
 
-from sase.api import Query, compile
+from sase.api import Query, compile, read_text
 from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
-from sase.compiler.languages.registry import NAMES, read
+from sase.compiler.languages.registry import NAMES
 from sase.compiler.languages.sql.statement import looks_like_sql
 from sase.notebook import names
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
+from sase.queries import Queries
 from sase.runtime.errors import SaseRunError, explained
+from sase.runtime.events import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -106,7 +108,9 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
         raise OptionError("--dialect is for SQL, and this is none")
     query, events = work("getting ready", lambda: prepare(arguments, text, namespace, spark))
     with query.explained():
-        if arguments.stream:
+        if isinstance(query, Queries):
+            find_all(arguments, query, events, namespace, screen, work)
+        elif arguments.stream:
             follow(arguments, query, events, namespace, screen, work)
         else:
             find(arguments, query, events, namespace, screen, work, started)
@@ -152,6 +156,42 @@ def find(
     )
     notes = work("looking at the events", lambda: told(tally)) if every else []
     screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, notes))
+
+
+def find_all(
+    arguments: Namespace,
+    queries: Queries,
+    events: Frames,
+    namespace: dict[str, Any],
+    screen: Screen,
+    work: Callable[..., Any],
+) -> None:
+    """Binds the results of several queries by name, and shows the first rows of each."""
+    from sase.notebook.preview import Preview, counted_rows, first_rows
+    from sase.notebook.source import Source
+
+    if arguments.stream:
+        raise OptionError("--stream is for one query: in Python, sase.compile(text).run(events) has a stream for each")
+    results, tally = queries.watched(queries.tables(events))
+    namespace[arguments.name] = results
+    for name, matches in results.items():
+        matches.createOrReplaceTempView(quoted(name))
+    if arguments.explain:
+        screen.show(Source(queries.explain(), plain=True))
+    if arguments.analyze:
+        screen.show(Source(work("analyzing", lambda: queries.analyze(events)), plain=True))
+    if arguments.job:
+        screen.show(Source(queries.job))
+    if arguments.explain or arguments.analyze or arguments.job:
+        tally.warn()
+        return
+    for name, matches in results.items():
+        started, count = time.perf_counter(), None
+        if arguments.count:
+            shown, count = work(f"finding all {name}", lambda matches=matches: counted_rows(matches))
+        else:
+            shown = work(f"looking for {name}", lambda matches=matches: first_rows(matches))
+        screen.show(Preview(name, shown, count, time.perf_counter() - started, []))
 
 
 def run_sql(
@@ -242,11 +282,13 @@ def start(name: str, matches: DataFrame, namespace: dict[str, Any], screen: Scre
     screen.show(work("looking", lambda: stream.so_far(name, spark)))
 
 
-def prepare(arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession) -> tuple[Query, Frames]:
-    """The query of a cell, and its events."""
+def prepare(
+    arguments: Namespace, text: str, namespace: Mapping[str, Any], spark: SparkSession
+) -> tuple[Query | Queries, Frames]:
+    """The query of a cell, or its queries, and the events."""
     from pyspark.sql import DataFrame
 
-    parsed = read(text, f"{arguments.name}.sase", arguments.language)
+    parsed = read_text(text, f"{arguments.name}.sase", arguments.language)
     specs = arguments.events or ([parsed.stream] if parsed.stream else [])
     _refuse_with_stream(arguments)
     if not specs:

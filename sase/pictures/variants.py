@@ -99,7 +99,10 @@ def _names(each: Branch | Group) -> Iterator[str]:
 
 def returning(query: BoundQuery, outputs: Mapping[str, exp.Expr]) -> BoundQuery:
     return replace(
-        query, returns=tuple(Output(name, value, query.span) for name, value in outputs.items()), composite=None
+        query,
+        returns=tuple(Output(name, value, query.span) for name, value in outputs.items()),
+        composite=None,
+        timed=False,
     )
 
 

@@ -49,9 +49,12 @@ def test_same_matches_as_a_nested_loop(drawn: tuple[Pattern, int], order: str | 
         **{"batch_rows": 64, "chunk_rows": 64, "jit": True, "shown": ("number",)},
     )
     delay = random.choice([0, 1, 4, 20])
-    batches = shuffled([row["time"] for row in rows], delay, random)
+    results = random.choice([[], [at for at in range(len(rows)) if random.random() < 0.4]])
+    batches = [
+        [row for row in batch if row not in results] for batch in shuffled([row["time"] for row in rows], delay, random)
+    ]
 
-    run = follow(task, pa.Table.from_pylist(rows, SCHEMA), batches, delay)
+    run = follow(task, pa.Table.from_pylist(rows, SCHEMA), batches, delay, results)
 
     found = [row for batch in run.matches for row in batch.to_pylist()]
     numbers = Counter(tuple(match[variable]["number"] for variable in pattern.positive) for match in found)

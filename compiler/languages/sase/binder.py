@@ -77,8 +77,8 @@ def _kind(component: Component) -> object:
     return component.every, {name.text for name in component.types}, component.repeated, component.optional
 
 
-def bind(query: Query, catalog: Catalog, missing: Missing = with_escapes) -> BoundQuery:
-    return _Binder(query, catalog, missing).bind()
+def bind(query: Query, catalog: Catalog, event: bool = False, *, missing: Missing = with_escapes) -> BoundQuery:
+    return _Binder(query, catalog, missing).bind(event)
 
 
 class _Binder:
@@ -102,13 +102,14 @@ class _Binder:
         self.collected: frozenset[str] = frozenset()
         self.unknown_types: set[str] = set()
 
-    def bind(self) -> BoundQuery:
+    def bind(self, event: bool) -> BoundQuery:
         length = self.window_length()
         bare = isinstance(length, Duration) and all(unit is None for _, unit in length.parts)
         time = time_type(self.catalog, bare)
         kind = time_kind(self.catalog, time)
         self.bind_pattern(time)
-        returns, consume = self.query.returns, self.query.consume
+        returns, into, consume = self.query.returns, self.query.into, self.query.consume
+        composite = (returns.composite or into) if returns else None
         return assemble(
             self.query.text,
             self.query.filename,
@@ -121,7 +122,8 @@ class _Binder:
             where=list(self.conditions()),
             within=self.window(length, kind),
             returns=None if returns is None else list(self.outputs()),
-            composite=returns.composite.text if returns and returns.composite else None,
+            composite=composite.text if composite else None,
+            timed=composite is not None and (event or composite is into),
             found=self.found,
             missing=self.missing,
             selection=self.selection,
@@ -571,7 +573,8 @@ class _Binder:
                 items.append(item)
         if returns.aggregates:
             items = [replace(item, expression=self.aggregated(item.expression)) for item in items]
-        return outputs(items, self.resolve, self.variable_of, self.catalog, self.found)
+        own = self.query.into is not None
+        return outputs(items, self.resolve, self.variable_of, self.catalog, self.found, own_place=own)
 
     def grouping(self) -> Grouping | None:
         returns = self.query.returns

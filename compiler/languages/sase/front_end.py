@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import partial
 
-from sase.compiler.core.bound import BoundQuery
-from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.names import Parameter
-from sase.compiler.languages.front_end import Parsed
+from sase.compiler.languages.front_end import Bind, Parsed, Result
 from sase.compiler.languages.sase.binder import bind
 from sase.compiler.languages.sase.parser import parse
 from sase.compiler.languages.sase.syntax import Name, Query, components
@@ -19,11 +18,30 @@ def read(text: str, filename: str) -> Parsed:
     return parsed(query, partial(bind, query))
 
 
-def parsed(query: Query, bind: Callable[[Catalog], BoundQuery]) -> Parsed:
+def parsed(query: Query, bind: Bind) -> Parsed:
     named = list(components(query.pattern))
-    types = dict.fromkeys(name.text for component in named for name in component.types)
+    types = first_places(name for component in named for name in component.types)
     every = any(component.every for component in named)
-    return Parsed(query.text, query.filename, query.stream, tuple(types), every, _parameters(query), bind)
+    parameters = _parameters(query)
+    return Parsed(query.text, query.filename, query.stream, types, every, parameters, bind, _result(query), query.span)
+
+
+def first_places(names: Iterable[Name]) -> dict[str, Span]:
+    found: dict[str, Span] = {}
+    for name in names:
+        found.setdefault(name.text, name.span)
+    return found
+
+
+def _result(query: Query) -> Result | None:
+    composite = query.returns.composite if query.returns else None
+    if composite is not None and query.into is not None:
+        found = Diagnostic(
+            f"these events have a type already, {composite.text}", query.into.span, "leave INTO out, or RETURN EVENT"
+        )
+        raise SaseError([found], query.text, query.filename)
+    name = composite or query.into
+    return Result(name.text, name.span, query.returns is not None) if name else None
 
 
 def _parameters(query: Query) -> frozenset[str]:

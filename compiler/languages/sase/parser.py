@@ -161,6 +161,7 @@ class Builder:
             strategy=_words(strategy) if strategy else None,
             after_match=_words(after_match, behind=3) if after_match else None,
             returns=self.returns(returns) if returns else None,
+            into=self.into(tree),
             span=extent(pattern),
         )
 
@@ -339,6 +340,10 @@ class Builder:
             extent(tree),
             tuple(self.expression(part) for part in _trees(group_by)) if group_by else None,
         )
+
+    def into(self, tree: Node) -> Name | None:
+        into = _child(tree, "into")
+        return self.name(_trees(into)[0]) if into else None
 
     def return_item(self, tree: Node) -> ReturnItem:
         parts = _trees(tree)

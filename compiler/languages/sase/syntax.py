@@ -174,4 +174,5 @@ class Query:
     strategy: Name | None  # "skip till next match"
     after_match: Name | None  # "past last row"
     returns: Return | None
+    into: Name | None
     span: Span  # of the pattern

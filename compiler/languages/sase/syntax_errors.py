@@ -30,8 +30,9 @@ EXPECTED = {
     "NULL": "NULL",
 }
 """What may be expected in and behind expressions, by terminal."""
-_CLAUSES = ("FROM", "EVENT", "WHERE", "WITHIN", "RETURN")
-_WORDS = {**EXPECTED, "SEQ": "SEQ", "ANY": "ANY", **{clause: clause for clause in _CLAUSES}}
+_CLAUSES = ("FROM", "EVENT", "WHERE", "WITHIN", "RETURN", "INTO")
+_WORDS = {**EXPECTED, "SEQ": "SEQ", "ANY": "ANY", **{clause: clause for clause in _CLAUSES[:-1]}}
+"""INTO is left out: it may follow nearly everything, and who needs it knows."""
 
 
 def syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
@@ -72,14 +73,14 @@ def _help(token: Token, expected: list[str], text: str) -> str | None:
     if habit := _habit(token, before, expected):
         return habit
     if "EVENT" in expected:
-        return "a query is [FROM stream] EVENT pattern [WHERE …] [WITHIN …] [CONSUME …] [RETURN …]"
+        return "a query is [FROM stream] EVENT pattern [WHERE …] [WITHIN …] [CONSUME …] [RETURN …] [INTO name]"
     if token.type == "NAME":
         keywords = [word for word in expected if word.isupper() and word.isalpha()]
         near = did_you_mean(str(token), keywords)
         if near.startswith("did you mean"):
             return near
     if token.type in _CLAUSES or str(token).upper() in (*_CLAUSES, "CONSUME"):
-        return "the clauses come in the order FROM, EVENT, WHERE, WITHIN, CONSUME, RETURN, each at most once"
+        return "the clauses come in the order FROM, EVENT, WHERE, WITHIN, CONSUME, RETURN, INTO, each at most once"
     return None
 
 
@@ -126,7 +127,7 @@ def _habit(token: Token, before: str, expected: list[str]) -> str | None:
         case _ if token.type == "STRING" and last == "WITHIN":
             return f"write it without quotes, WITHIN {unquote(str(token))}"
         case _ if str(token).upper() in ("EVENT", "FROM") and "the end of the query" in expected:
-            return "there is one query at a time: put another one into a file of its own"
+            return "another query of the file begins behind a semicolon"
     return None
 
 

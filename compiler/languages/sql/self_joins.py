@@ -441,6 +441,7 @@ class _Lowering:
             within=within,
             returns=returns,
             composite=None,
+            timed=False,
             found=found,  # type: ignore[arg-type]
             apart=tuple(apart),
         )

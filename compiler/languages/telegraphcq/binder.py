@@ -52,7 +52,8 @@ from sase.compiler.languages.telegraphcq.operators import (
 from sase.compiler.languages.telegraphcq.syntax import Alias, Defined, Event, Expression, Join, Operator, Query, events
 
 
-def bind(query: Query, catalog: Catalog) -> BoundQuery:
+def bind(query: Query, catalog: Catalog, event: bool = False) -> BoundQuery:
+    """INTO makes events of the results, whether or not another query asks for them."""
     return _Binder(query, catalog).bind()
 
 
@@ -85,7 +86,8 @@ class _Binder:
         results = self.results()
         self.stop()
         parts = [*self.defining(), *self.conditions()]
-        returns = self.query.returns
+        returns, into = self.query.returns, self.query.into
+        composite = into.text if into and returns else None
         listed = None if returns is None else tuple(self.outputs())
         self.stop()
         branches = tuple(self.branch(result, parts) for result in results) or (self.never(),)
@@ -111,14 +113,15 @@ class _Binder:
             branches=branches,
             within=None,
             returns=listed,
-            composite=None,
+            composite=composite,
+            timed=composite is not None,
             time_unit=self.catalog.time_unit,
             time_format=self.catalog.time_format,
             once=False,
         )
         if len(variables) > MOST_COMPONENTS:
             self.error(f"a query has at most {MOST_COMPONENTS} events", self.span)
-        check_outputs(query, None, self.found)
+        check_outputs(query, self.found)
         self.stop()
         return _as_sequence(query)
 
@@ -370,7 +373,8 @@ class _Binder:
 
     def outputs(self) -> Iterator[Output]:
         assert self.query.returns is not None
-        return outputs(self.query.returns.items, self.resolve, self.variable_of, self.catalog, self.found)
+        items, own = self.query.returns.items, self.query.into is not None
+        return outputs(items, self.resolve, self.variable_of, self.catalog, self.found, own_place=own)
 
     # ---- PARTITION BY, WHERE --------------------------------------------------------------------
 

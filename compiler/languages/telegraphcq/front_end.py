@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from sase.compiler.core.names import Parameter
-from sase.compiler.languages.front_end import Parsed
+from sase.compiler.languages.front_end import Parsed, Result
+from sase.compiler.languages.sase.front_end import first_places
 from sase.compiler.languages.sase.syntax import Name
 from sase.compiler.languages.telegraphcq.binder import bind
 from sase.compiler.languages.telegraphcq.parser import parse
@@ -14,9 +15,20 @@ from sase.compiler.languages.telegraphcq.syntax import Expression, Join, Operato
 
 def read(text: str, filename: str) -> Parsed:
     query = parse(text, filename)
-    defined = {each.name.text.lower(): each.stream.text for each in query.defined}
-    streams = (defined.get(alias.stream.text.lower(), alias.stream.text) for alias in query.aliases)
-    return Parsed(text, filename, None, tuple(dict.fromkeys(streams)), False, _parameters(query), partial(bind, query))
+    defined = {each.name.text.lower(): each.stream for each in query.defined}
+    streams = (defined.get(alias.stream.text.lower(), alias.stream) for alias in query.aliases)
+    into = query.into
+    return Parsed(
+        text,
+        filename,
+        None,
+        first_places(streams),
+        False,
+        _parameters(query),
+        partial(bind, query),
+        Result(into.text, into.span, query.returns is not None) if into else None,
+        query.event.span,
+    )
 
 
 def _parameters(query: Query) -> frozenset[str]:

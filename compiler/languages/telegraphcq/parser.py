@@ -38,6 +38,7 @@ class _Builder(Builder):
             filename=filename,
             defined=tuple(self.defined(part) for with_ in _parts(tree, "with") for part in _parts(with_, "definition")),
             returns=self.selected(select[0]) if select else None,
+            into=self.into(statement),
             aliases=tuple(aliases),
             partition=tuple(
                 self.name(name) for part in _parts(statement, "partition") for name in _parts(part, "name")
@@ -128,5 +129,8 @@ def _help(token: Token, expected: list[str], text: str) -> str | None:
         word = str(token) if str(token) != "(" else (text[:start].split() or [""])[-1].rpartition("(")[2]
         return did_you_mean(word, _OPERATORS, "the operators are")
     if str(token).upper() in _CLAUSES or "FROM" in expected:
-        return "a query is SELECT … FROM stream alias, … [PARTITION BY …] EVENT FOLLOWS(a, b, '5 min') [WHERE …]"
+        return (
+            "a query is SELECT … [INTO name] FROM stream alias, … [PARTITION BY …] EVENT FOLLOWS(a, b, '5 min') "
+            "[WHERE …]"
+        )
     return None

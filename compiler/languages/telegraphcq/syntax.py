@@ -65,6 +65,7 @@ class Query:
     filename: str
     defined: tuple[Defined, ...]
     returns: Return | None  # None is `SELECT *`
+    into: Name | None
     aliases: tuple[Alias, ...]
     partition: tuple[Name, ...]
     event: Expression | Join

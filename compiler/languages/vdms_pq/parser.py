@@ -50,6 +50,7 @@ class _Builder(Builder):
             strategy=None,
             after_match=None,
             returns=self.returns(returns) if returns else None,
+            into=self.into(tree),
             span=extent(parts),
         )
 
@@ -101,7 +102,7 @@ def _syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
 
 def _help(token: Token, expected: list[str], text: str) -> str | None:
     if "PATTERN" in expected:
-        return "a query is PATTERN x:A, NOT(y:B), z:ANY(C, D) [WHERE …] [WITHIN …] [RETURN …]"
+        return "a query is PATTERN x:A, NOT(y:B), z:ANY(C, D) [WHERE …] [WITHIN …] [RETURN …] [INTO name]"
     if str(token).upper() in (*_CLAUSES, "EVENT", "FROM"):
         return "the clauses come in the order PATTERN, WHERE, WITHIN, RETURN, each at most once"
     if ":" in expected:

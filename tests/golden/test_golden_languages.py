@@ -1,0 +1,28 @@
+"""The jobs of other languages, reviewed like those of SASE: plan and job of printed queries.
+
+Their answers are tested with the examples.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sase
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+QUERIES = {"tcq_booklifting": "library/booklifting.tcq", "vdms_q1": "vdms_pq/q1.vdms"}
+CATALOGS = {"library": "library.toml", "vdms_pq": "cars.toml"}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_plan_and_job_are_as_reviewed(name: str, regenerate_golden: bool) -> None:
+    path, golden = EXAMPLES / QUERIES[name], Path(__file__).parent / name
+    catalog = sase.Catalog.load(path.parent / CATALOGS[path.parent.name])
+    query = sase.compile(path.read_text(encoding="utf-8"), catalog, filename=path.name)
+    for file, text in {"plan.txt": query.explain(), "job.py": query.job}.items():
+        if regenerate_golden:
+            golden.mkdir(exist_ok=True)
+            (golden / file).write_text(text, encoding="utf-8")
+        assert text == (golden / file).read_text(encoding="utf-8")
