@@ -39,7 +39,7 @@ def judged(example: Example) -> Counter[Match]:
 
 def bound(example: Example) -> BoundQuery:
     rule = with_escapes if example.settings.get("missing") == "true" else without_missing
-    return bind(parse(example.query), example.catalog, rule)
+    return bind(parse(example.query), example.catalog, missing=rule)
 
 
 ROW = "__row"
