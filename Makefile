@@ -17,11 +17,11 @@ setup:  ## create .venv with the locked dependencies, and a Java if there is non
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" tools/environment.py
 
-test: setup  ## everything that must pass: lint, types, tests; some ten minutes
+test: setup  ## everything that must pass: lint, types, tests; some twenty minutes
 	@$(MAKE) --no-print-directory --jobs lint types archive
 	@$(MAKE) --no-print-directory pytest
 
-check: setup  ## lint, types and the tests that need no Spark: an answer in a minute or two
+check: setup  ## lint, types and the tests that need no Spark: an answer in two or three minutes
 	@$(MAKE) --no-print-directory --jobs lint types
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not spark"
 

@@ -543,11 +543,11 @@ def shared_types(given: Collection[str | None], source: Source, remedy: str = ""
     own = {name for name in given if name is not None}
     rest = tuple(name for name in source.types if name not in own)
     if rest and None not in given:
-        raise SaseRunError("\n".join(_without_table(name, own, remedy) for name in rest))
+        raise SaseRunError("\n".join(without_table(name, own, remedy) for name in rest))
     return rest
 
 
-def _without_table(name: str, tables: set[str], remedy: str) -> str:
+def without_table(name: str, tables: set[str], remedy: str) -> str:
     near = get_close_matches(name, tables, n=1)
     if near:
         return f"no table has the {name} events: did you mean {name} by {near[0]}?"

@@ -47,7 +47,11 @@ SLOWEST = (
     "test_cli",
     "test_readme",
     "test_random_queries",
+    "test_nested_patterns",
+    "test_any_order",
+    "test_aggregates",
     "test_connect",
+    "test_composition",
     "test_browser",
 )
 

@@ -281,6 +281,14 @@ def test_a_catalog_that_does_not_fit(
     assert err.startswith("error: ") and message in err
 
 
+def test_a_type_without_a_table_is_told_how_to_get_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "shelf.csv").write_text("ts,id\n2026-03-02 08:00:00,1\n")
+    events = ["--events", f"SHELF={tmp_path / 'shelf.csv'}"]
+    assert sase(capsys, "run", "-q", SHELF_THEN_EXIT, *events) == (
+        1, "", "error: no table has the EXIT events: there are tables of SHELF; add --events EXIT=PATH\n"
+    )  # fmt: skip
+
+
 # ---- run ----------------------------------------------------------------------------------------
 
 

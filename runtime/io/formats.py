@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from csv import reader
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -48,12 +49,17 @@ def stored(spark: SparkSession, format: str, location: str, stream: DataStreamRe
         if "TIMESTAMP(NANOS" not in str(error):
             raise
     columns, nanoseconds = _nanoseconds(spark, location)
-    logging.getLogger("sase").warning(
-        "%s has nanoseconds in %s, and Spark's timestamps have microseconds: the rest is cut off",
-        *(location, ", ".join(nanoseconds)),
-    )
+    _warn_of_nanoseconds(location, ", ".join(nanoseconds))
     table = (spark.read if stream is None else stream).schema(columns).parquet(location)
     return table.withColumns({name: _from_nanoseconds(name, zoned) for name, zoned in nanoseconds.items()})
+
+
+@cache
+def _warn_of_nanoseconds(location: str, names: str) -> None:
+    """Once, though a table is opened for its columns and then for its rows."""
+    logging.getLogger("sase").warning(
+        "%s has nanoseconds in %s, and Spark's timestamps have microseconds: the rest is cut off", location, names
+    )
 
 
 def _nanoseconds(spark: SparkSession, location: str) -> tuple[StructType, dict[str, bool]]:

@@ -15,11 +15,13 @@ from pyspark.sql.types import StringType
 
 from sase.runtime.arguments import csv_given
 from sase.runtime.errors import SaseRunError, explained
-from sase.runtime.events import CORRUPT, Csv, Source, expected, quoted, shared_types
+from sase.runtime.events import CORRUPT, Csv, Source, expected, quoted, shared_types, without_table
 from sase.runtime.io import delta
 from sase.runtime.io.files import Files, few, format_of
 from sase.runtime.io.formats import TOLERANT, Input, csv, header, json_columns, refuse_other_json, schema, stored
 from sase.runtime.session import session
+
+_ADD = "add --events {}=PATH"
 
 # ---- finding ------------------------------------------------------------------------------------
 
@@ -97,7 +99,7 @@ def open_events(
 
 def read_events(spark: SparkSession, inputs: Sequence[Input], source: Source) -> list[tuple[str | None, DataFrame]]:
     """The tables for `check`."""
-    shared = shared_types([each.type for each in inputs], source, "add --events {}=PATH")
+    shared = shared_types([each.type for each in inputs], source, _ADD)
     return [
         (each.type, _read(spark, each, source, shared if each.type is None else [each.type]))
         for each in needed(inputs, source)
@@ -147,6 +149,9 @@ def read_columns(
                 _refuse_lacking(each, table, type, "type", ", or give each event type its own --events TYPE=PATH")
             for field in table.schema:
                 columns.setdefault(each.type, {}).setdefault(field.name, field.dataType.simpleString())
+    if None not in columns and (lacking := [name for name in types if name not in columns]):
+        own = {name for name in columns if name is not None}
+        raise SaseRunError("\n".join(without_table(name, own, _ADD) for name in lacking))
     return columns
 
 
