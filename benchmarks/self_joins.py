@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from tempfile import mkdtemp
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -48,11 +49,12 @@ SHAPES = {
 
 def trips(spark: SparkSession, rows: int, keys: int) -> None:
     """Ten days of trips, ten kinds, each key as often as any other."""
+    folder = f"{mkdtemp(prefix='sase-')}/trips"
     spark.sql(
         f"""SELECT id, xxhash64(id, 1) % {keys} AS user, abs(xxhash64(id, 2)) % 10 AS kind,
             timestamp_micros(1767225600000000 + abs(xxhash64(id, 3)) % (10 * 86400000000L)) AS ts FROM range({rows})"""
-    ).withColumn("day", F.to_date("ts")).write.mode("overwrite").parquet("/tmp/sase-benchmark-trips")
-    spark.read.parquet("/tmp/sase-benchmark-trips").createOrReplaceTempView("trips")
+    ).withColumn("day", F.to_date("ts")).write.parquet(folder)
+    spark.read.parquet(folder).createOrReplaceTempView("trips")
 
 
 def seconds(spark: SparkSession, statement: sase.Statement) -> float | None:
