@@ -9,15 +9,10 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.results import is_operation
 from sase.compiler.plan.physical import Tree
-from sase.compiler.plan.separate import Term
+from sase.compiler.plan.separate import COMPARISONS, Term
 
 _SIGNS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "!=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+    **COMPARISONS,
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",

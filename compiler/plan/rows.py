@@ -18,6 +18,7 @@ from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import Address, At, Classifier, MatchNumber, Over, RowClause, Shown, Skip, Window
 from sase.compiler.core.scalars import column_sql, conjunction, sql, unparenthesised
 from sase.compiler.plan.automaton import ACCEPT, Automaton, TooLarge, automaton
+from sase.compiler.plan.separate import COMPARISONS
 
 T = TypeVar("T")
 
@@ -356,12 +357,7 @@ class _Planner:
 
 
 _SIGNS: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "!=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+    **COMPARISONS,
     exp.Add: "+",
     exp.Sub: "-",
     exp.Mul: "*",

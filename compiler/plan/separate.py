@@ -55,7 +55,7 @@ MOST_CLAUSES = 64
 MOST_SUMMANDS = 64
 """A longer sum is Spark's, too."""
 
-_OPERATORS: dict[type[exp.Expr], str] = {
+COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "!=",
     exp.LT: "<",
@@ -112,7 +112,7 @@ def _clauses(node: exp.Expr, positive: bool) -> tuple[Clause, ...] | None:
             ]
             return _clauses(scalars.disjunction(equalities), positive)
         case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
-            op = _OPERATORS[type(node)]
+            op = COMPARISONS[type(node)]
             return _comparison(node.left, op if positive else _NOT[op], node.right)
         case _:
             return None
