@@ -170,11 +170,11 @@ def test_events_are_read_once_and_forgotten(spark: SparkSession, tmp_path: Path)
         assert not columns.is_cached, "to read columns again takes less than to keep them"
 
 
-def arriving(spark: SparkSession, rows: Events, folder: Path) -> DataFrame:
-    """The events in micro-batches, up to 3 late, and behind them time goes on."""
+def arriving(spark: SparkSession, rows: Events, folder: Path, size: int) -> DataFrame:
+    """The events in micro-batches of that size, up to 3 late, and behind them time goes on."""
     random = Random(5)
     arrival = sorted(rows, key=lambda row: row["ts"] + random.randint(0, 3))
-    batches = [arrival[begin : begin + 12] for begin in range(0, len(arrival), 12)]
+    batches = [arrival[begin : begin + size] for begin in range(0, len(arrival), size)]
     batches.append([{"type": "-", "ts": 1000, "id": 0, "v": 0}])
     for number, batch in enumerate(batches):
         file = folder / f"{number}.json"
@@ -194,7 +194,9 @@ def test_a_stream_gives_the_same_results(spark: SparkSession, tmp_path: Path) ->
     """Its last query has all others in it: four operators with a state, one behind the other, in micro-batches."""
     rows = events(1, False)
     expected = evaluate_all(CHAIN, CATALOG, rows)
-    results = compiled(";".join(CHAIN.values()), CATALOG).run(arriving(spark, rows, tmp_path), max_delay=3, buckets=2)
+    results = compiled(";".join(CHAIN.values()), CATALOG).run(
+        arriving(spark, rows, tmp_path, 12), max_delay=3, buckets=2
+    )
     assert bag(followed(spark, results["Late"], "composed")) == bag(expected["Late"])
 
 
@@ -202,10 +204,8 @@ def test_what_has_arrived_and_what_is_in_results_may_be_results_of_others(spark:
     """They come behind the watermark, and all those that are certain by it before anything of their time is counted."""
     rows, queries = events(1, False), compiled(";".join(COUNTED.values()), CATALOG)
     wanted = ("Above", "Rising")
-    at_rest, streams = (
-        queries.run(frame(spark, rows)),
-        queries.run(arriving(spark, rows, tmp_path), max_delay=3, buckets=2),
-    )
+    at_rest = queries.run(frame(spark, rows))
+    streams = queries.run(arriving(spark, rows, tmp_path, 23), max_delay=3, buckets=1)
     expected = [row.asDict() for name in wanted for row in at_rest[name].collect()]
     assert {row["type"] for row in expected} == {*wanted}, "a query without results shows nothing"
     assert bag(followed(spark, streams["Above"].union(streams["Rising"]), "counted")) == bag(expected)

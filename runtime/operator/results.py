@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from itertools import chain, groupby
+from itertools import groupby
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
 from typing import Any, Literal
 
@@ -334,7 +334,8 @@ class _Choice:
             rows = _field(matches, variable, self.deciding.row)
             events.append([-1 if row is None else self.numbers.setdefault(row, len(self.numbers)) for row in rows])
             places.append(_places(matches, variable, self.deciding))
-        ranks = {place: rank for rank, place in enumerate(sorted({*chain(*places)} - {None}))} | {None: -1}
+        known = sorted({place for each in places for place in each if place is not None})
+        ranks: dict[Any, int] = {place: rank for rank, place in enumerate(known)} | {None: -1}
         self.found = Candidates(
             np.array(events, np.int64).T,
             np.array([[ranks[place] for place in each] for each in places], np.int64).T,
