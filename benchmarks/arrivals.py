@@ -12,7 +12,7 @@ from benchmarks.measure import Contender, Race, Scale
 from benchmarks.peers import Verbatim
 from benchmarks.results import Results
 
-EVENTS, ROUNDS, LIMIT = 10_000_000, 3, 120.0
+EVENTS, ROUNDS, LIMIT = 10_000_000, 2, 120.0
 
 WITHOUT, MOST = "without", 1.5
 KINDS = {
