@@ -89,6 +89,21 @@ TIED = {
     "Either": "EVENT AND(A a, C c) WHERE [id] WITHIN 3 RETURN EVENT Either(a.id)",
     "Next": "EVENT SEQ(Hit h, C c, Either y) WITHIN 3 RETURN EVENT Next(h.v, c.id)",
 }
+RUNS = {
+    "Pair": "EVENT SEQ(A a, B{1,2} b) WHERE [id] PARTITION CONTIGUITY RETURN EVENT Pair(a.id, last(b.v) AS v)",
+    "Next": "EVENT SEQ(Pair p, C+ c, Pair q) WHERE [id] WITHIN 20 SKIP TILL NEXT MATCH "
+    "RETURN EVENT Next(p.id, count(c) AS n, q.v)",
+}
+RUN_OF_RESULTS = {
+    "Hit": "EVENT SEQ(last A a, C c) WHERE [id] WITHIN 5 RETURN EVENT Hit(a.id, a.v)",
+    "Run": "EVENT SEQ(Hit h, B+ b, Hit i) WHERE [id] WITHIN 15 SKIP TILL NEXT MATCH "
+    "RETURN EVENT Run(h.id, count(b) AS n)",
+}
+
+
+def apart(seed: int) -> Events:
+    """No two of them at one time."""
+    return [{**event, "ts": at} for at, event in enumerate(events(seed, order=False, count=90))]
 
 
 def events(seed: int, order: bool, count: int = 45) -> Events:
@@ -114,8 +129,9 @@ def frame(spark: SparkSession, rows: Events) -> DataFrame:
 def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
     """All of them in one Spark job."""
     expected, frames = dict[str, Counter[str]](), list[DataFrame]()
-    for number, (queries, order) in enumerate([(CHAIN, None), (CHAIN, None), (TIED, "n")]):
-        rows, catalog = events(number, bool(order)), sase.Catalog(types=TYPES, order=order)
+    for number, (queries, order) in enumerate([(CHAIN, None), (CHAIN, None), (TIED, "n"), (RUNS, None)]):
+        rows = apart(number) if queries is RUNS else events(number, bool(order))
+        catalog = sase.Catalog(types=TYPES, order=order)
         for name, found in evaluate_all(queries, catalog, rows).items():
             assert found, "a query without results shows nothing"
             expected[f"{number} {name}"] = bag(found)
@@ -130,10 +146,13 @@ def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
     assert {name: bag(rows) for name, rows in found.items()} == expected
 
 
-def test_a_stream_gives_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
-    """Its last query has all others in it: four operators with a state, one behind the other, in micro-batches."""
-    rows = events(1, False)
-    expected = evaluate_all(CHAIN, sase.Catalog(types=TYPES), rows)
+@pytest.mark.parametrize(("queries", "rows"), [(CHAIN, events(1, order=False)), (RUN_OF_RESULTS, apart(3))])
+def test_a_stream_gives_the_same_results(
+    queries: dict[str, str], rows: Events, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its last query has all others in it: up to four operators with a state, one behind the other."""
+    *_, last = queries
+    expected = evaluate_all(queries, sase.Catalog(types=TYPES), rows)
     random = Random(5)
     arrival = sorted(rows, key=lambda row: row["ts"] + random.randint(0, 3))
     batches = [arrival[begin : begin + 12] for begin in range(0, len(arrival), 12)]
@@ -143,12 +162,13 @@ def test_a_stream_gives_the_same_results(spark: SparkSession, tmp_path: Path) ->
         file.write_text("".join(f"{json.dumps(row)}\n" for row in batch))
         os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
     stream = spark.readStream.schema("type string, ts bigint, id bigint, v bigint").option("maxFilesPerTrigger", 1)
-    queries = compiled(";".join(CHAIN.values()), sase.Catalog(types=TYPES))
-    results = queries.run(stream.json(str(tmp_path)), max_delay=3, buckets=2)
-    running = results["Late"].writeStream.format("memory").queryName("composed").trigger(availableNow=True).start()
+    streamed = compiled(";".join(queries.values()), sase.Catalog(types=TYPES))
+    results = streamed.run(stream.json(str(tmp_path)), max_delay=3, buckets=2)
+    running = results[last].writeStream.format("memory").queryName("composed").trigger(availableNow=True).start()
     assert running.awaitTermination(300)
     found = [row.asDict() for row in spark.table("composed").collect()]
-    assert bag(found) == bag(expected["Late"])
+    assert expected[last]
+    assert bag(found) == bag(expected[last])
 
 
 # ---- the command line ---------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def assemble(
     if grouped is not None and not found:
         found += wrong_grouping(query, grouped)
     if not found:
-        found += runs.wrong(query, strategy, after, selection, exclusive)
+        found += runs.wrong(query, strategy, after)
     if not found:
         found += _wrong_selection(query, selection)
     if isinstance(within, Diagnostic):
@@ -422,12 +422,6 @@ def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]
     if query.composite is not None:
         yield Diagnostic(
             "a composite event is made of one match, and this counts them", grouped.span, "leave out the event's type"
-        )
-    if query.runs:
-        yield Diagnostic(
-            f"aggregates are over all combinations, and not over the runs of {query.strategy}",
-            grouped.span,
-            "leave the strategy out, or aggregate the matches in Spark, matches.groupBy(…)",
         )
     for output in query.returns or ():
         for aggregate in output.value.find_all(Aggregate):
