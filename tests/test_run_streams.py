@@ -41,13 +41,13 @@ def streamed_case(random: Random) -> tuple[Case, sase.Query]:
 
 
 def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None) -> tuple[Bucket, Runs]:
-    step, job = query.compiled.physical.only(Runs), query.stream_job
+    step, job = query.compiled.physical.only(Runs), query.module
     assert step is not None
     event = pa.struct([("number", pa.int64()), ("v", pa.int64())])
     task = RowStreamTask(
-        pattern=job.PATTERN,  # type: ignore[attr-defined]
+        pattern=job.PATTERN,
         names=("_sase_time", "_sase_symbols", "id", "v", "number", *step.pattern.terms),
-        by=tuple(job.ORDER.by),  # type: ignore[attr-defined]
+        by=tuple(job.ORDER.by),
         order=("_sase_time",),
         symbols="_sase_symbols",
         shown="one row",
@@ -91,7 +91,7 @@ def test_random_streams_give_what_the_judge_says(jit: bool) -> None:
             bucket.call(None, latest + beyond)
         expected = Counter(map(by_number, evaluate(*case)))
         where = f"{seed}: {case.query}\n{case.events}"
-        assert found_by(bucket, step, query.stream_job) == expected, where
+        assert found_by(bucket, step, query.module) == expected, where
         assert not bucket.late
         if query.compiled.query.within is not None:
             assert bucket.state is None, where
@@ -135,7 +135,7 @@ def test_too_many_events_of_a_key_name_it() -> None:
 
 def test_a_checkpoint_fits_its_query() -> None:
     def state(query: str) -> str:
-        return str(sase.compile(f"EVENT {query}", CATALOG, stream=True).stream_job.STATE)  # type: ignore[attr-defined]
+        return str(sase.compile(f"EVENT {query}", CATALOG, stream=True).module.STATE)
 
     known = state("SEQ(A a, B+ b, C c) WHERE [id] AND c.v > a.v WITHIN 9 SKIP TILL NEXT MATCH")
     assert known == state(

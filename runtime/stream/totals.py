@@ -19,7 +19,7 @@ from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.totals import Added, OfTotals, brought_together
 from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, Step, StreamTask, called_at, named_at, sorting, stored
-from sase.runtime.stream.horizon import FOREVER, TIMELY
+from sase.runtime.stream.horizon import FOREVER, TIMELY, Marks
 
 _TOTALS = b"totals"
 _BEGINNING = -(2**63)
@@ -47,7 +47,8 @@ class TotalsBucket(Bucket):
             self._enforce_limit(table, self.task.limit)
         since = _BEGINNING if state is None else called_at(state, watermark)
         due = (time >= since) & (time < watermark)
-        totals, matches = _of(state), iter(())
+        totals = _of(state)
+        matches: Iterator[pa.RecordBatch] = iter(())
         if due.any():
             totals, matches = self._added(totals, self._sorted(table, time, states, due, watermark), since)
         keep = (time >= watermark) | ((time > watermark - self.within) & (states & self.moving != 0))
@@ -60,7 +61,7 @@ class TotalsBucket(Bucket):
         beside = {} if totals is None else {_TOTALS: stored(totals)}
         return Step(late, matches, named_at(table.filter(keep), watermark, beside), min(wakes))
 
-    def _sorted(self, table: pa.Table, time: Ints, states: Ints, due: Ints, watermark: int) -> pa.Table:
+    def _sorted(self, table: pa.Table, time: Ints, states: Ints, due: Marks, watermark: int) -> pa.Table:
         """The released events of the keys that have a due one, in order."""
         codes = group_codes([table.column(name) for name in self.task.by], table.num_rows)
         concerned = np.zeros(int(codes.max()) + 1, np.bool)
