@@ -135,7 +135,38 @@ class Shop:
 
 _PAGES = ("view", "add_to_cart", "purchase", "logout")
 
-Source = Stream | Telematics | Shop
+
+@dataclass(frozen=True)
+class Cars:
+    """Cars that are started and report their speed, a thousand events a second, one of ten a start."""
+
+    events: int
+    cars: int = 10_000
+    seed: int = 1
+
+    @property
+    def schema(self) -> dict[str, dict[str, str]]:
+        declared = {"ts": "timestamp", "car_id": "bigint"}
+        return {"START": declared, "STATUS": {**declared, "speed": "double"}}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        random = np.random.default_rng(self.seed)
+        for begin in range(0, self.events, _BATCH):
+            rows = min(_BATCH, self.events - begin)
+            times = 1_767_225_600_000_000 + 1_000 * np.arange(begin, begin + rows)
+            types = (random.random(rows) < 0.9).astype(np.int32)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(times, pa.timestamp("us", tz="UTC")),
+                    pa.DictionaryArray.from_arrays(types, pa.array(["START", "STATUS"])),
+                    pa.array(random.integers(0, self.cars, rows)),
+                    pa.array(50 + 100 * random.random(rows)),
+                ],
+                names=["ts", "type", "car_id", "speed"],
+            )
+
+
+Source = Stream | Telematics | Shop | Cars
 
 
 def type_name(number: int) -> str:

@@ -151,6 +151,8 @@ class Decide:
     """The variables that may hold the last event."""
     row: str
     """The column that tells events apart."""
+    among: tuple[str, ...] = ()
+    """The positive variables, where `first`, `last` or CONSUME choose among the matches of a moment."""
 
 
 @dataclass(frozen=True)
