@@ -351,6 +351,7 @@ def _branch_lines(step: Combination) -> Iterator[tuple[str, str]]:
         yield "kernel", f"{'or ' if at else ''}{order_text(branch.variables, branch.before)}{checks}"
         yield from (("kernel", _group_line(group)) for group in branch.groups)
         yield from (("kernel", f"latest {order[0]}: then {', '.join(order[1:])}") for order in branch.order)
+        yield from (("kernel", f"first, only partners in ({' '.join(block)})") for block in branch.blocks or ())
     if not step.deferred:
         yield from (("kernel", way) for way in _choice(step) if way != ONCE)
 

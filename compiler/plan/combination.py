@@ -132,6 +132,7 @@ class CombinationPlanner(Columns):
             groups=tuple(groups),
             instant=branch.instant,
             order=each.order,
+            blocks=each.blocks,
         )
 
     def group(self, each: GroupPlan, branch: BranchPlan, around: tuple[str, ...]) -> Group:

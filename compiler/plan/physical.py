@@ -105,6 +105,8 @@ class Branch:
     instant: Instant
     order: tuple[tuple[str, ...], ...]
     """For each variable that may hold the latest event, it and then the others, as they are bound."""
+    blocks: tuple[tuple[str, ...], ...] | None
+    """In which events without an equal partner are left out first; None: in all."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
