@@ -25,6 +25,7 @@ import sase
 from sase.cli import main
 from sase.compiler.plan.physical import Runs
 from sase.runtime.errors import SaseRunError
+from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.row_bucket import RowStreamTask
 from tests.streams import shuffled
 
@@ -114,6 +115,21 @@ def test_a_run_is_out_when_it_and_those_before_it_are_decided() -> None:
     assert bucket.state is None
     bucket.call(table, 20)
     assert bucket.late == [{"number": 0}, {"number": 1}, {"number": 2}]
+
+
+def test_a_result_of_another_query_is_not_late() -> None:
+    """It comes when it is certain, just behind the watermark. Columns are as Spark has them, which never are NULL."""
+    query = sase.compile("EVENT SEQ(A a, B b) WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)
+    bucket, step = bucket_of(query)
+    table = relevant(step, letters("a1 b3 b5"), {"number": "number"})
+    symbols = pa.field("_sase_symbols", pa.int64(), nullable=False)
+    table = table.set_column(1, symbols, table.column(1))
+    marked = table.set_column(1, symbols, pa.array([bits | TIMELY for bits in table.column(1).to_pylist()]))
+    bucket.call(table.slice(0, 1), 1)
+    bucket.call(marked.slice(1), 4)
+    assert not bucket.late
+    bucket.call(None, 5)
+    assert [(row["0"]["number"], row["1"]["number"]) for row in bucket.rows] == [(0, 1)]
 
 
 def test_events_at_one_time_stop_a_stream() -> None:

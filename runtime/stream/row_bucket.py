@@ -77,7 +77,7 @@ class RowBucket(RowMatcher):
             symbols = int64s(arrived, self.task.symbols)
             if (timely := symbols & TIMELY != 0).any():
                 place = arrived.schema.get_field_index(self.task.symbols)
-                arrived = arrived.set_column(place, self.task.symbols, pa.array(symbols & ~TIMELY))
+                arrived = arrived.set_column(place, arrived.schema.field(place), pa.array(symbols & ~TIMELY))
             behind = (int64s(arrived, self.stream.time) < watermark) & ~timely
             if behind.any():
                 late = arrived.filter(behind).select(list(self.stream.late))
