@@ -215,7 +215,7 @@ def test_a_stream_gives_the_same_results(
     *_, last = queries
     expected = evaluate_all(queries, CATALOG, rows)[last]
     results = compiled(";".join(queries.values()), CATALOG).run(
-        arriving(spark, rows, tmp_path, 12), max_delay=3, buckets=2
+        arriving(spark, rows, tmp_path, len(rows) // 3), max_delay=3, buckets=2
     )
     assert expected, "a query without results shows nothing"
     assert bag(followed(spark, results[last], "composed")) == bag(expected)
