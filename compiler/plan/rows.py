@@ -282,9 +282,9 @@ class _Planner:
                 choices = tuple(map(self._condition, equal))
                 return choices[0] if len(choices) == 1 else Operation("OR", choices)
             case exp.Abs():
-                value = self._condition(node.this)
-                negative = Operation("<", (value, Constant(0)))
-                return Operation("IF", (negative, Operation("-", (Constant(0), value)), value))
+                signed = self._condition(node.this)
+                negative = Operation("<", (signed, Constant(0)))
+                return Operation("IF", (negative, Operation("-", (Constant(0), signed)), signed))
             case exp.Coalesce():
                 return reduce(_first_there, map(self._condition, _arguments(node)))
             case exp.Greatest() | exp.Least():
@@ -372,8 +372,8 @@ class _Planner:
                 return LookUp("At", part.address, column)
             case Over():
                 inside = part.args.get("this")
-                column = self._term(inside) if inside else None
-                return LookUp("Over", part.address, column, part.function, part.distinct)
+                values = self._term(inside) if inside else None
+                return LookUp("Over", part.address, values, part.function, part.distinct)
             case Classifier():
                 return LookUp("Classifier", part.address, step=part.step)
             case MatchNumber():

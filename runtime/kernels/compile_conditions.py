@@ -148,8 +148,8 @@ class Program:
         if over.function == "count":
             term = -1 if over.column is None else _number(self.terms, over.column)
             real = int(over.column is not None and _kind(self.types[over.column], over.column).name == "real")
-            aggregate = (group, k.LEAST, term, real, int(over.distinct))
-            self._push(k.COUNT, _number(self.aggregates, aggregate), int(over.before))
+            counted = _number(self.aggregates, (group, k.LEAST, term, real, int(over.distinct)))
+            self._push(k.COUNT, counted, int(over.before))
             return Kind("exact")
         if over.function == "array_agg" or over.column is None:
             raise Unfit("a condition does not look into array_agg")

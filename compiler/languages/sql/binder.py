@@ -257,10 +257,10 @@ class _Expression:
             self._error(
                 "the values of a match come in the order of its rows", node, "sort array_agg(…) with sort_array"
             )
-            return node.this
+            return exp.Null()
         if not isinstance(node, exp.Filter):
             return node
-        aggregate = node.this.copy()
+        aggregate: exp.Expr = node.this.copy()
         slot = aggregate.expressions if isinstance(aggregate, exp.Anonymous) else [aggregate.this]
         value, distinct = _distinct(slot[0]) if slot else (exp.Star(), False)
         taken: exp.Expr = exp.Literal.number(1) if isinstance(value, exp.Star) else value.copy()
