@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from effort import USUAL
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 
@@ -32,8 +33,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{OPTIONS} {mapped(Path(sys.prefix, 
 # "ci" is the same run every time; HYPOTHESIS_PROFILE=thorough looks for new examples, and for longer. An example that
 # runs a Spark job takes as long as it takes.
 SLOW_IS_FINE = {"deadline": None, "print_blob": True, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("ci", derandomize=True, **SLOW_IS_FINE)
-settings.register_profile("thorough", max_examples=2000, **SLOW_IS_FINE)
+settings.register_profile("ci", max_examples=USUAL, derandomize=True, **SLOW_IS_FINE)
+settings.register_profile("thorough", max_examples=40 * USUAL, **SLOW_IS_FINE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
+from effort import tries
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -132,7 +133,7 @@ all_texts = st.builds(Texts, *(places.get(name, without_nul) for name in Texts._
 @pytest.mark.parametrize("negation", ["auto", "anti-join"])
 @given(texts=all_texts)
 @example(texts=Texts(*(f'"""{number}\n' for number in range(13))))
-@settings(max_examples=80)
+@settings(max_examples=tries(40))
 def test_text_never_changes_what_a_job_does(negation: str, texts: Texts) -> None:
     assert shape(job(texts, negation=negation).job) == harmless(negation)
 
@@ -143,7 +144,7 @@ def harmless(negation: str) -> str:
 
 
 @given(texts=all_texts)
-@settings(max_examples=3)
+@settings(max_examples=tries(2))
 def test_a_job_with_any_names_and_values_finds_the_same_matches(spark: SparkSession, texts: Texts) -> None:
     columns = [texts.time, texts.type, texts.attribute]
     schema = T.StructType(
@@ -183,7 +184,7 @@ def test_a_name_with_nul_is_refused() -> None:
     query=st.text(max_size=60)
     | st.lists(st.sampled_from([*NASTY, "EVENT ", "SEQ(", "A x", ")", " WHERE x.a", "="])).map("".join)
 )
-@settings(max_examples=150)
+@settings(max_examples=tries(80))
 def test_any_text_is_a_query_or_an_error_with_a_place(query: str) -> None:
     try:
         sase.compile(query, sase.Catalog(types={"A": {"a": "int"}}))

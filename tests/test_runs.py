@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from brute_force import evaluate
+from effort import tries
 from pyspark.sql import SparkSession
 from random_queries import Case
 from random_runs import CATALOG, run_case
@@ -149,7 +150,7 @@ def by_number(match: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("jit", [False, True])
 def test_random_runs_in_the_worker(jit: bool) -> None:
-    for seed in range(150):
+    for seed in range(tries(60)):
         case = run_case(Random(f"{seed} {jit}"))
         expected = Counter(map(by_number, evaluate(*case)))
         found = Counter(map(by_number, found_by_worker(case, Random(seed).choice([1, 3, 100]), jit)))

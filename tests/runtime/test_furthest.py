@@ -7,6 +7,7 @@ import random
 import funnel_judge
 import pyarrow as pa
 import pytest
+from effort import tries
 
 from sase.runtime.operator.matcher import Task
 from sase.runtime.operator.partition import run
@@ -45,7 +46,7 @@ def found(pattern: Furthest, rows: Rows, jit: bool, chunk_rows: int, code: bool)
 def test_random_funnels(jit: bool) -> None:
     chance = random.Random(17)
     levels = set()
-    for _ in range(400 if jit else 100):
+    for _ in range(tries(150 if jit else 50)):
         steps = "abcd"[: chance.randint(1, 4)]
         gaps = [(f"n{k}", steps[k]) for k in range(len(steps) - 1) if chance.random() < 0.3]
         within = chance.choice([None, 3, 6, 20])

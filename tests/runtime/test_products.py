@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from counts_judge import Row, sequences
+from effort import tries
 
 from sase.runtime.kernels.machine import machine
 from sase.runtime.kernels.products import EMPTY, NONE, folded
@@ -56,7 +57,7 @@ def events_of(rows: Sequence[Row], fresh: int = 0) -> Events:
 def test_random_patterns(jit: bool) -> None:
     chance = random.Random(17)
     seen = 0
-    for _ in range(600 if jit else 60):
+    for _ in range(tries(300 if jit else 60)):
         pattern = random_pattern(chance)
         few = any(most is None for _, most in pattern.loops.values())
         rows = sorted(
