@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from benchmarks.arrivals import section as arrivals
 from benchmarks.bench import PARTITIONS_PER_CORE
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
@@ -38,6 +39,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         patterns(results),
         _flights(results),
         papers(results),
+        arrivals(results),
         streams(results),
         starting(results),
         METHOD,

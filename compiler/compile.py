@@ -118,27 +118,11 @@ def compile_file(
 ) -> CompiledFile:
     options = options or Options()
     bound = composition.bind(catalog)
-    if stream:
-        _refuse_order_of_results(composition, bound)
     queries = {
         name: compile_bound(query, _for_stream(query, options) if stream else options, version=version, stream=stream)
         for name, query in bound.items()
     }
     return CompiledFile(composition, queries, version, standalone, stream)
-
-
-def _refuse_order_of_results(composition: Composition, bound: Mapping[str, BoundQuery]) -> None:
-    """Results come a moment behind the events of their time, and what has arrived, or is in results, goes by time."""
-    for name, query in bound.items():
-        running = [*(each.name for each in query.arrivals), *(each.name for each in query.reported)]
-        if running and (read := composition.reads(name)):
-            found = Diagnostic(
-                f"on a stream, {running[0]} is computed in the order of time, and {read[0]}, a result of another "
-                "query, comes a moment later",
-                query.span,
-                "run the queries on events at rest, or leave one of the two out",
-            )
-            raise SaseError([found], composition.text, composition.filename)
 
 
 def compile_bound(

@@ -100,6 +100,13 @@ def test_a_cell_of_sql_is_run_over_variables_tables_and_views(shell: Interactive
     assert "these do not stream: leave it out" in fail(shell, "rises --stream", cell)
 
 
+def test_a_cell_of_telegraphcq_begins_like_sql_and_is_none(shell: InteractiveShell) -> None:
+    cell = """SELECT x.id FROM `SHELF-READING` x, `EXIT-READING` z PARTITION BY id
+              EVENT FOLLOWS(x, z, '12 hours') WHERE z.id = 1017"""
+    assert "left: " in str(run(shell, "left --events readings", cell).outputs[0].data["text/plain"])
+    assert {row.id for row in shell.user_ns["left"].collect()} == {1017}
+
+
 def test_the_name_may_be_left_out_and_events_may_stand_in_from(shell: InteractiveShell) -> None:
     shell.user_ns["readings"].createOrReplaceTempView("tags")
     run(shell, "", "FROM tags\n" + SHOPLIFTERS)

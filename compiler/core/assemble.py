@@ -116,8 +116,7 @@ def assemble(
     branches = conditions.of(list(where), bare)
     found += conditions.found
     decided = ordering.decided(branches, missing, catalog.type)
-    chooses = bool(selection) or exclusive is not None
-    found += [*ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)] or ordering.found
+    found += [*ordering.wrong_pattern(branches, arrays, timed_out is not None)] or ordering.found
     positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,
@@ -421,7 +420,10 @@ def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]
     """What is neither an aggregate nor the same in all matches of a group; and what has no matches to count."""
     if query.composite is not None:
         yield Diagnostic(
-            "a composite event is made of one match, and this counts them", grouped.span, "leave out the event's type"
+            "an event is made of one match, and this counts them",
+            grouped.span,
+            f"let RETURN list attributes, so that {query.composite} is a table of matches, and group that in Spark; or "
+            "give the query a file of its own, without INTO",
         )
     if query.runs:
         yield Diagnostic(

@@ -28,7 +28,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
         _mark_results(contexts, plans, reads)
     functions = dict(zip(plans, _functions(plans, "follow" if stream else "find"), strict=True))
     more = " --checkpoint CHECKPOINT --max-delay DELAY" if stream else ""
-    types = _types(plans)
+    types, read_again = _types(plans), {each for read in reads.values() for each in read}
     default = next((plan.query.stream for plan in plans.values() if plan.query.stream not in (None, *plans)), None)
     template = environment().get_template("several.py.jinja")
     text: str = template.render(
@@ -49,11 +49,12 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
                 "name": literal(name),
                 "title": printable(name),
                 "dashes": "-" * max(4, 92 - len(name)),
-                "lines": comment_lines("\n".join(_text(plan))),
+                "lines": comment_lines(plan.query.own_text),
                 "function": functions[name],
                 "notes": contexts[name].get("notes", []),
                 "body": _body(contexts[name], stream),
                 "given": _given(plan, reads[name]),
+                "kept": name in read_again,
                 "events": "everything" if _base(plan, reads[name]) else "{}",
                 "results": _mapping({each: f"streams[{literal(each)}]().matches()" for each in reads[name]}),
             }
@@ -63,7 +64,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
         places=[place for each in contexts.values() for place in each["places"]],
         name=first["name"],
         default_events=literal(default),
-        read_again=literal(sorted({each for read in reads.values() for each in read})),
+        read_once=sum(1 for name, plan in plans.items() if _base(plan, reads[name])) > 1,
     )
     return text
 
@@ -85,11 +86,6 @@ def _base(plan: PhysicalPlan, reads: Sequence[str]) -> list[str]:
     """The event types that it reads, but for results."""
     (read,) = plan.every(Read)
     return [name for name in read.types if name not in reads]
-
-
-def _text(plan: PhysicalPlan) -> list[str]:
-    """The query's own lines: the others of the file are blank in its text."""
-    return textwrap.dedent("\n".join(line.rstrip() for line in plan.query.text.split("\n")).strip("\n")).split("\n")
 
 
 def _functions(names: Iterable[str], verb: str) -> Iterator[str]:
@@ -137,7 +133,7 @@ def _imports(contexts: Iterable[Mapping[str, Any]], stream: bool) -> list[str]:
         names["sase.runtime.events"] |= {"unite"}
     else:
         del names["sase.runtime.job"]
-        names["sase.runtime.composed"] = {"main"}
+        names["sase.runtime.composed"] = {"Keep", "as_it_is", "main"}
 
     def in_order(name: str) -> tuple[bool, bool, str]:
         return not name.isupper(), name.islower(), name

@@ -166,7 +166,13 @@ class Columns:
         for each in query.reported:
             self.carry((each.variable, each.attribute), (each.variable, query.time))
             self.added.setdefault(each.variable, {})[row] = None
-        yield Decide(query.reported, tuple(map(str, query.decided)), where, last, row)
+        among: tuple[str, ...] = ()
+        if query.selection or query.consume == "exclusive":
+            among = tuple(dict.fromkeys(name for branch in query.branches for name in branch.variables))
+            for name in among:
+                self.carry(*((name, column) for column in (query.time, *self.tie_breaker)))
+                self.added.setdefault(name, {})[row] = None
+        yield Decide(query.reported, tuple(map(str, query.decided)), where, last, row, among)
 
     def with_added(self, emit: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """What a match keeps of its events, and columns of ours that decide about it."""

@@ -105,6 +105,8 @@ class Branch:
     instant: Instant
     order: tuple[tuple[str, ...], ...]
     """For each variable that may hold the latest event, it and then the others, as they are bound."""
+    blocks: tuple[tuple[str, ...], ...] | None
+    """In which events without an equal partner are left out first; None: in all."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
@@ -151,6 +153,8 @@ class Decide:
     """The variables that may hold the last event."""
     row: str
     """The column that tells events apart."""
+    among: tuple[str, ...] = ()
+    """The positive variables, where `first`, `last` or CONSUME choose among the matches of a moment."""
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,10 @@ class Selection:
             kept = self._best(found, decided)
         return kept, self._best(found, np.arange(begin, len(moments)))
 
+    def of_moment(self, found: Candidates, moment: Ints) -> Ints:
+        """Of some candidates of one moment, those that are reported."""
+        return self._consumed(found, moment) if self.exclusive else self._best(found, moment)
+
     def _consumed(self, found: Candidates, moment: Ints) -> Ints:
         """Of the candidates of one moment, those that are reported; their events are used from now on."""
         kept = self._best(found, moment)

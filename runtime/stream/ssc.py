@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 from sase import __version__
 from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
-from sase.runtime.io.batches import measure_documents
+from sase.runtime.io.batches import bound_batches
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.results import Deciding
 from sase.runtime.pattern import Combination, Outside, Pattern
@@ -145,7 +145,8 @@ def in_state(
     everywhere: int = 0,
 ) -> DataFrame:
     """PACKED rows of what the buckets find, and of what could not take part."""
-    measure_documents(events)
+    # An event's type is short, and records are there only of events that could not be read.
+    bound_batches(events, set(events.columns) - {*shown[:1], columns.reason, columns.record})
     return (
         in_buckets(events, task.by, columns, buckets, everywhere)
         .mapInArrow(packer(events.columns, shown, columns, None), PACKED)
