@@ -281,6 +281,9 @@ class _Planner:
                 equal = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
                 choices = tuple(map(self._condition, equal))
                 return choices[0] if len(choices) == 1 else Operation("OR", choices)
+            case exp.Anonymous() if node.expressions and node.name.lower() in _NAMED:
+                first, *others = node.expressions
+                return self._condition(_NAMED[node.name.lower()](this=first, expressions=others))
             case exp.Abs():
                 signed = self._condition(node.this)
                 negative = Operation("<", (signed, Constant(0)))
@@ -389,6 +392,15 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.And: "AND",
     exp.Or: "OR",
 }
+
+
+_NAMED: dict[str, type[exp.Expr]] = {
+    "abs": exp.Abs,
+    "coalesce": exp.Coalesce,
+    "greatest": exp.Greatest,
+    "least": exp.Least,
+}
+"""Functions of several rows, where a language has names alone."""
 
 
 def _arguments(node: exp.Expr) -> list[exp.Expr]:
