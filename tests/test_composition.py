@@ -95,6 +95,22 @@ TIED = {
     "Either": "EVENT AND(A a, C c) WHERE [id] WITHIN 3 RETURN EVENT Either(a.id)",
     "Next": "EVENT SEQ(Hit h, C c, Either y) WITHIN 3 RETURN EVENT Next(h.v, c.id)",
 }
+RUNS = {
+    "Pair": "EVENT SEQ(A a, B{1,2} b) WHERE [id] PARTITION CONTIGUITY RETURN EVENT Pair(a.id, last(b.v) AS v)",
+    "Next": "EVENT SEQ(Pair p, C+ c, Pair q) WHERE [id] WITHIN 20 SKIP TILL NEXT MATCH "
+    "RETURN EVENT Next(p.id, count(c) AS n, q.v)",
+}
+RUN_OF_RESULTS = {
+    "Hit": "EVENT SEQ(last A a, C c) WHERE [id] WITHIN 5 RETURN EVENT Hit(a.id, a.v)",
+    "Run": "EVENT SEQ(Hit h, B+ b, Hit i) WHERE [id] WITHIN 15 SKIP TILL NEXT MATCH "
+    "RETURN EVENT Run(h.id, count(b) AS n)",
+}
+
+
+def apart(seed: int) -> Events:
+    """No two of them at one time."""
+    return [{**event, "ts": at} for at, event in enumerate(events(seed, order=False, count=90))]
+
 
 COUNTED = {
     "Hit": CHAIN["Hit"],
@@ -127,8 +143,9 @@ def frame(spark: SparkSession, rows: Events) -> DataFrame:
 def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
     """All of them in one Spark job."""
     expected, frames = dict[str, Counter[str]](), list[DataFrame]()
-    for number, (queries, order) in enumerate([(CHAIN, None), (CHAIN, None), (TIED, "n")]):
-        rows, catalog = events(number, bool(order)), sase.Catalog(types=TYPES, order=order)
+    for number, (queries, order) in enumerate([(CHAIN, None), (CHAIN, None), (TIED, "n"), (RUNS, None)]):
+        rows = apart(number) if queries is RUNS else events(number, bool(order))
+        catalog = sase.Catalog(types=TYPES, order=order)
         for name, found in evaluate_all(queries, catalog, rows).items():
             assert found, "a query without results shows nothing"
             expected[f"{number} {name}"] = bag(found)
@@ -190,14 +207,18 @@ def followed(spark: SparkSession, results: DataFrame, name: str) -> Events:
     return [row.asDict() for row in spark.table(name).collect()]
 
 
-def test_a_stream_gives_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
-    """Its last query has all others in it: four operators with a state, one behind the other, in micro-batches."""
-    rows = events(1, False)
-    expected = evaluate_all(CHAIN, CATALOG, rows)
-    results = compiled(";".join(CHAIN.values()), CATALOG).run(
-        arriving(spark, rows, tmp_path, 12), max_delay=3, buckets=2
+@pytest.mark.parametrize(("queries", "rows"), [(CHAIN, events(1, order=False)), (RUN_OF_RESULTS, apart(3))])
+def test_a_stream_gives_the_same_results(
+    queries: dict[str, str], rows: Events, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its last query has all others in it: up to four operators with a state, one behind the other."""
+    *_, last = queries
+    expected = evaluate_all(queries, CATALOG, rows)[last]
+    results = compiled(";".join(queries.values()), CATALOG).run(
+        arriving(spark, rows, tmp_path, len(rows) // 3), max_delay=3, buckets=2
     )
-    assert bag(followed(spark, results["Late"], "composed")) == bag(expected["Late"])
+    assert expected, "a query without results shows nothing"
+    assert bag(followed(spark, results[last], "composed")) == bag(expected)
 
 
 def test_what_has_arrived_and_what_is_in_results_may_be_results_of_others(spark: SparkSession, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ CATALOGS = {
 
 ON_STREAMS = {
     "stream": CATALOGS["retail"],
+    "composition_stream": CATALOGS["composition"],
     "whole_matches": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int"} for name in "ABCD"}),
 }
 

@@ -154,7 +154,7 @@ def assemble(
     if grouped is not None and not found:
         found += wrong_grouping(query, grouped)
     if not found:
-        found += runs.wrong(query, strategy, after, selection, exclusive)
+        found += runs.wrong(query, strategy, after)
     if not found:
         found += _wrong_selection(query, selection)
     if isinstance(within, Diagnostic):
@@ -424,12 +424,6 @@ def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]
             grouped.span,
             f"let RETURN list attributes, so that {query.composite} is a table of matches, and group that in Spark; or "
             "give the query a file of its own, without INTO",
-        )
-    if query.runs:
-        yield Diagnostic(
-            f"aggregates are over all combinations, and not over the runs of {query.strategy}",
-            grouped.span,
-            "leave the strategy out, or aggregate the matches in Spark, matches.groupBy(…)",
         )
     for output in query.returns or ():
         for aggregate in output.value.find_all(Aggregate):

@@ -102,7 +102,7 @@ def _operators_of_runs(plan: Plan) -> list[tuple[str, list[str]]]:
     after = "the next one begins behind it" if query.after == "past last row" else "one from each first event"
     return [
         ("Transformation", [_result(plan)]),
-        ("Runs", [f"{chain}{within}", *conditions, *forbidden, f"{query.strategy}, {after}"]),
+        ("Runs", [f"{chain}{within}", *conditions, *forbidden, f"{query.strategy}, {after}", *_chosen(query)]),
         ("Scan", [f"{' or '.join(each.types)} {each.name}" for each in query.variables]),
     ]
 
@@ -290,7 +290,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Buckets():
             yield "shuffle", "to " + (f"buckets of {', '.join(step.keys)}" if step.keys else "one bucket")
         case Remember():
-            yield "state", f"what {query.within.text if query.within else ''} can reach"
+            reach = f"what {query.within.text} can reach" if query.within else "what may still be part of a match"
+            yield "state", "the events of open runs" if query.runs else reach
         case Shuffle():
             count = f" into {step.partitions} partitions" if step.partitions else ""
             yield "shuffle", f"by {', '.join(step.by)}{count}" if step.by else "everything to one partition"

@@ -14,7 +14,7 @@ from typing import Any
 from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.codegen import context, environment, fingerprint
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
-from sase.compiler.plan.physical import PhysicalPlan, Read
+from sase.compiler.plan.physical import PhysicalPlan, Read, Runs
 
 Reads = Mapping[str, Sequence[str]]
 
@@ -52,7 +52,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
                 "lines": comment_lines(plan.query.own_text),
                 "function": functions[name],
                 "notes": contexts[name].get("notes", []),
-                "body": _body(contexts[name], stream),
+                "body": _body(contexts[name]),
                 "given": _given(plan, reads[name]),
                 "kept": name in read_again,
                 "events": "everything" if _base(plan, reads[name]) else "{}",
@@ -106,16 +106,19 @@ def _mark_results(contexts: Mapping[str, dict[str, Any]], plans: Mapping[str, Ph
     waited = set[str]()
     for name, plan in plans.items():
         made = sorted(waited.intersection(reads[name]))
-        if plan.kernel or made:
+        runs = plan.only(Runs)
+        if plan.kernel or runs or made:
             waited.add(name)
-        if plan.kernel and made:
-            relevant = contexts[name]["relevant"]
-            relevant["states"] = f"never_late({relevant['states']}, {literal(plan.query.type)}, {literal(made)})"
+        if (plan.kernel or runs) and made:
+            which, bits = ("runs", "bits") if runs else ("relevant", "states")
+            here = contexts[name][which]
+            every = ", every=True" if runs else ""
+            here[bits] = f"never_late({here[bits]}, {literal(plan.query.type)}, {literal(made)}{every})"
             contexts[name]["imports"].append("from sase.runtime.stream.watch import never_late")
 
 
-def _body(query: Mapping[str, Any], stream: bool) -> str:
-    template = environment().get_template("stream_body.jinja" if stream else "steps.jinja")
+def _body(query: Mapping[str, Any]) -> str:
+    template = environment().get_template(query["body"])
     text = template.render({**query, "composed": True}).strip("\n")
     return textwrap.indent(re.sub(r"\n{3,}", "\n\n", text), "    ") + "\n"
 

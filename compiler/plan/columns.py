@@ -212,11 +212,16 @@ class Columns:
         if query.order is not None:
             here = (query.time, query.order)
             self.carry(*((name, column) for name in variables for column in here))
-            event, (time, tie_breaker) = [*map(scalars.column_sql, variables)], map(scalars.column_sql, here)
+            event, (time, tie_breaker) = [*map(self.latest, variables)], map(scalars.column_sql, here)
             places = ", ".join(f"struct({name}.{time}, {name}.{tie_breaker})" for name in event)
             latest = f"array_max(array({places}))" if len(event) > 1 else event[0]
             order = (f"{latest}.{tie_breaker}", query.order)
         return Moment(query.time, kind.sql("spark").lower() if narrow else None, order)
+
+    def latest(self, variable: str) -> str:
+        """Its event, or the last one of a loop."""
+        loop, name = self.query.loops.get(variable), scalars.column_sql(variable)
+        return name if loop is None or loop.single else f"element_at({name}, -1)"
 
     # ---- bringing events together ---------------------------------------------------------------
 

@@ -7,7 +7,7 @@ that the measures ask for at rows of a match. Spark then evaluates the measures 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Literal, TypeVar
@@ -83,6 +83,18 @@ class Operation:
 
 Condition = LookUp | Constant | Label | Operation
 """What the kernel tests while it maps rows: it compares, adds and counts, and knows nothing of other functions."""
+
+
+def parts_of(condition: Condition) -> Iterator[Condition]:
+    """The condition itself, and all that it is made of."""
+    yield condition
+    if isinstance(condition, Operation):
+        for part in condition.parts:
+            yield from parts_of(part)
+
+
+def leaves_of(condition: Condition) -> Iterator[LookUp]:
+    return (part for part in parts_of(condition) if isinstance(part, LookUp))
 
 
 @dataclass(frozen=True)

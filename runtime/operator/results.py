@@ -323,7 +323,7 @@ class _Choice:
     def __init__(self, deciding: Deciding) -> None:
         self.deciding = deciding
         pattern = Combination((Branch(deciding.among),), False, deciding.select, deciding.exclusive)
-        self.selection = Selection(pattern, np.zeros(0, np.bool))
+        self.selection = Selection.of(pattern, np.zeros(0, np.bool))
         self.numbers: dict[Any, int] = {}
         """Of the events, by their rows."""
 

@@ -2,7 +2,8 @@
 
 The state of a bucket is a table of rows, in no order. A micro-batch releases the rows that the watermark has passed,
 and walks through the groups in which that may decide something: those with a row that is newly released, and those with
-a start whose window has ended. What is decided is reported, and forgotten. Nothing here knows of Spark, nor of SQL.
+a start whose window has ended. What is decided is reported, and forgotten. Nothing here knows of Spark, nor of SQL: the
+rows are those of MATCH_RECOGNIZE, or the events of runs.
 
 Invariants
 ----------
@@ -31,7 +32,7 @@ from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.rows import RowMatcher, Task
 from sase.runtime.row_pattern import Condition, RowPattern, Shift
 from sase.runtime.stream.bucket import Step, called_at, named_at, sorting
-from sase.runtime.stream.horizon import FOREVER
+from sase.runtime.stream.horizon import FOREVER, TIMELY
 
 FLAGS, NUMBER = "_sase_flags", "_sase_number"
 """Columns of a state: what a row is, and the number of the last match of its group."""
@@ -50,6 +51,8 @@ class RowStreamTask(Task):
     """Columns that hold a value of another row, before or behind."""
     meets: tuple[tuple[str, Condition], ...] = ()
     """What a row must meet beside its symbol bit, given the rows before it: whatever was mapped."""
+    event: tuple[str, tuple[str, ...]] | None = None
+    """A column that is a struct of others, which alone are remembered: what a match keeps of an event."""
     context: int = 0
     """How many rows before the open stretch are looked back to, for ever."""
     late: tuple[str, ...] = ()
@@ -77,7 +80,11 @@ class RowBucket(RowMatcher):
         """One micro-batch of a bucket; time and watermark are in ticks."""
         late = None
         if arrived is not None:
-            behind = int64s(arrived, self.stream.time) < watermark
+            symbols = int64s(arrived, self.task.symbols)
+            if (timely := symbols & TIMELY != 0).any():
+                place = arrived.schema.get_field_index(self.task.symbols)
+                arrived = arrived.set_column(place, arrived.schema.field(place), pa.array(symbols & ~TIMELY))
+            behind = (int64s(arrived, self.stream.time) < watermark) & ~timely
             if behind.any():
                 late = arrived.filter(behind).select(list(self.stream.late))
                 arrived = arrived.filter(~behind)
@@ -134,7 +141,9 @@ class RowBucket(RowMatcher):
         waits = ~looked_back & (from_end < self.stream.ahead)
         waiting = np.add.reduceat(waits.astype(np.int64), edges[:-1])
         walked = ~looked_back & ~waits
-        seen = self._with_shifts(chunk, edges)
+        if self.task.refuse_ties:
+            self.tied(chunk, edges)
+        seen = self._with_event(self._with_shifts(chunk, edges))
         symbols = self._symbols(seen)
         if not walked.all():
             seen = seen.filter(walked)
@@ -167,6 +176,13 @@ class RowBucket(RowMatcher):
             outside = (rows < first) | (rows >= end)
             chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=outside)))
         return chunk
+
+    def _with_event(self, chunk: pa.Table) -> pa.Table:
+        if self.stream.event is None:
+            return chunk
+        name, columns = self.stream.event
+        arrays = [chunk.column(column).combine_chunks() for column in columns]
+        return chunk.append_column(name, pa.StructArray.from_arrays(arrays, names=list(columns)))
 
     def _symbols(self, chunk: pa.Table) -> Ints:
         symbols = int64s(chunk, self.task.symbols)
@@ -212,7 +228,8 @@ class RowBucket(RowMatcher):
         if count[worst] > limit:
             row = int(np.flatnonzero(codes == worst)[0])
             key = ", ".join(f"{name}={table.column(name)[row].as_py()!r}" for name in self.task.by)
+            rows, how = ("rows", "in a subquery") if self.stream.event is None else ("events", "with a condition")
             raise SaseRunError(
-                f"{count[worst]:,} rows{f' of {key}' if key else ''} are waiting in the window: raise "
-                "--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such rows out in a subquery"
+                f"{count[worst]:,} {rows}{f' of {key}' if key else ''} are waiting in the window: raise "
+                f"--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such {rows} out {how}"
             )

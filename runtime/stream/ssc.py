@@ -19,9 +19,9 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.io.batches import bound_batches
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.results import Deciding
-from sase.runtime.pattern import Combination, Outside, Pattern
+from sase.runtime.pattern import Combination, Outside, Pattern, Totals
 from sase.runtime.session import BATCHES
-from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
+from sase.runtime.ssc import Groups, as_tuples, check_pattern, match_schema, more_fields, shape
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
@@ -80,9 +80,11 @@ def scan_and_construct(
     cross: Sequence[str] = (),
     arriving: Arriving | None = None,
     deciding: Deciding | None = None,
+    once: bool = False,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
-    """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
+    """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window. Of `Totals`, what they come
+    to so far: after each micro-batch a row for each key that it changes, or, with `once`, that has its first match.
 
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
     refused.
@@ -109,6 +111,7 @@ def scan_and_construct(
         shown=tuple(shown),
         arriving=arriving,
         deciding=deciding,
+        once=once,
     )
     buckets = options.buckets if task.spreads else 1
     prepare(events.sparkSession, buckets)
@@ -119,7 +122,7 @@ def scan_and_construct(
     def struct(columns: Sequence[str]) -> StructType:
         return StructType([StructField(name, schema[name].dataType) for name in columns])
 
-    found = StructType([])
+    found = match_schema(schema, {}, pattern) if isinstance(pattern, Totals) else StructType([])
     for variable, names in emit.items():
         event = struct(names)
         found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
