@@ -50,6 +50,7 @@ def prepare(bench: Bench, task: Task) -> Run:
         ",".join(map(str, shape.negations)),
         ",".join(condition.replace(" ", "") for condition in shape.where),
         str(bench.cores),
+        str(getattr(shape, "loop", -1)),
     ]
     return started(bench, _SOURCE, arguments)
 
