@@ -279,6 +279,8 @@ def _kind(rows: DataFrame, value: Measure) -> DataType:
             return LongType()
         case At(column=column):
             return rows.schema[column].dataType
+        case Over(function="labels"):
+            return ArrayType(StringType())
         case Over(function="array_agg", column=str(column)):
             return ArrayType(rows.schema[column].dataType)
         case Over(function="min" | "max", column=str(column)):

@@ -85,7 +85,14 @@ def test_a_cell_of_sql_is_run_over_variables_tables_and_views(shell: Interactive
     assert (
         [row.n for row in shell.user_ns["rises"].collect()] == [row.n for row in spark.table("rises").collect()] == [3]
     )
-    assert "rises" in str(shown.outputs[0].data["text/plain"])
+    assert "rises: 1 row · " in str(shown.outputs[0].data["text/plain"])
+    fell = (
+        run(shell, "fell --count", "SELECT at FROM ticks ORDER BY price DESC")
+        .outputs[0]
+        .data["text/plain"]
+        .splitlines()
+    )
+    assert [line.strip() for line in fell[2:-1]] == ["3", "2", "1", "4"] and fell[-1].startswith("fell: 4 rows · ")
     assert "def find_matches(" in str(run(shell, "rises --job", cell).outputs[0].data["text/plain"])
     automaton, plan = run(shell, "rises --explain", cell).outputs
     assert "UP → UP | end" in automaton.data["text/plain"] and "MATCH_RECOGNIZE" in plan.data["text/plain"]

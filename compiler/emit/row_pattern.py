@@ -73,11 +73,13 @@ def look_up_text(look_up: LookUp) -> str:
             return "MatchNumber()"
         case "Over":
             arguments = [literal(look_up.function), *([literal(look_up.column)] if look_up.column else [])]
+            arguments += ["distinct=True"] if look_up.distinct else []
         case "At":
             arguments = [literal(look_up.column)]
         case "Classifier":
             arguments = []
-    return f"{look_up.kind}({', '.join([*arguments, *_address(look_up.address)])})"
+    step = [f"step={look_up.step}"] if look_up.step else []
+    return f"{look_up.kind}({', '.join([*arguments, *_address(look_up.address), *step])})"
 
 
 def _address(address: Address) -> Iterator[str]:

@@ -336,7 +336,8 @@ def _questions(task: Task) -> tuple[Ints, Ints] | None:
     for at, (_, measure, _) in enumerate(task.measures):
         match measure:
             case (
-                At(offset=0, variables=variables, first=first) | Classifier(offset=0, variables=variables, first=first)
+                At(offset=0, variables=variables, first=first)
+                | Classifier(offset=0, variables=variables, first=first, step=0)
             ):
                 kinds[at] = SWEPT_FIRST if first else SWEPT_LAST
             case Over(function="count", column=None, variables=variables):

@@ -10,7 +10,8 @@ Invariants
 Rows of a group are decided in order, so the state of a group is its open stretch: the rows from the first start on that
 is not decided, those that wait for the watermark, and in front of them as many *context* rows as values look back to.
 With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
-rows have come.
+rows have come. Where values look ahead, the last rows of a group wait for those that they look at, and the walk does
+not see them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class RowStreamTask(Task):
     descending: tuple[bool, ...] = ()
     nulls_first: tuple[bool, ...] = ()
     shifts: tuple[tuple[str, Shift], ...] = ()
-    """Columns that hold a value of a row before."""
+    """Columns that hold a value of another row, before or behind."""
     meets: tuple[tuple[str, Condition], ...] = ()
     """What a row must meet beside its symbol bit, given the rows before it: whatever was mapped."""
     event: tuple[str, tuple[str, ...]] | None = None
@@ -61,6 +62,11 @@ class RowStreamTask(Task):
     @property
     def time(self) -> str:
         return self.order[0]
+
+    @property
+    def ahead(self) -> int:
+        """How many rows values look ahead."""
+        return max((shift.step for _, shift in self.shifts if shift.step > 0), default=0)
 
 
 class RowBucket(RowMatcher):
@@ -131,15 +137,19 @@ class RowBucket(RowMatcher):
         flags, number = int64s(chunk, FLAGS).copy(), int64s(chunk, NUMBER)
         looked_back = flags & CONTEXT != 0
         context = np.add.reduceat(looked_back.astype(np.int64), edges[:-1])
+        from_end = np.repeat(edges[1:], size) - 1 - np.arange(len(codes))
+        waits = ~looked_back & (from_end < self.stream.ahead)
+        waiting = np.add.reduceat(waits.astype(np.int64), edges[:-1])
+        walked = ~looked_back & ~waits
         if self.task.refuse_ties:
             self.tied(chunk, edges)
         seen = self._with_event(self._with_shifts(chunk, edges))
         symbols = self._symbols(seen)
-        if context.any():
-            seen = seen.filter(~looked_back)
-        groups = np.concatenate([[0], np.cumsum(size - context)])
+        if not walked.all():
+            seen = seen.filter(walked)
+        groups = np.concatenate([[0], np.cumsum(size - context - waiting)])
         rows = Rows(
-            symbols=symbols[~looked_back],
+            symbols=symbols[walked],
             groups=groups,
             time=self.time(seen),
             begun=(context > 0).astype(np.int64),
@@ -147,24 +157,24 @@ class RowBucket(RowMatcher):
             open=np.ones(len(size), np.int64),
             known=watermark,
         )
-        covered = flags[~looked_back] & COVERED
+        covered = flags[walked] & COVERED
         walk = self.walk(seen, rows, covered)
         matches += self.found(walk, seen, self.columns(seen))
 
-        flags[~looked_back] = covered
-        left = groups[1:] - walk.ends.row
-        from_end = np.repeat(edges[1:], size) - 1 - np.arange(len(codes))
+        flags[walked] = covered
+        left = groups[1:] - walk.ends.row + waiting
         flags[from_end >= np.repeat(left, size)] = CONTEXT
         keep = from_end < np.repeat(left + self.stream.context, size)
         chunk = chunk.drop_columns([FLAGS, NUMBER]).append_column(FLAGS, pa.array(flags))
         return chunk.append_column(NUMBER, pa.array(np.repeat(walk.ends.number, size))).filter(keep)
 
     def _with_shifts(self, chunk: pa.Table, edges: Ints) -> pa.Table:
-        """Values of the rows before; NULL at the beginning of a group."""
-        first = np.repeat(edges[:-1], np.diff(edges))
+        """Values of rows before and behind; NULL where a group has none."""
+        first, end = (np.repeat(each, np.diff(edges)) for each in (edges[:-1], edges[1:]))
         for name, shift in self.stream.shifts:
             rows = np.arange(chunk.num_rows) + shift.step
-            chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=rows < first)))
+            outside = (rows < first) | (rows >= end)
+            chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=outside)))
         return chunk
 
     def _with_event(self, chunk: pa.Table) -> pa.Table:

@@ -44,7 +44,7 @@ def follow_rows(
 ) -> Stream:
     """The matches of a stream of rows, in the order of their time: `rows.match_rows` on an open stretch of each key.
 
-    `before` are columns with values of earlier rows, which the worker looks up, and `meets` what a row must meet beside
+    `before` are columns with values of other rows, which the worker looks up, and `meets` what a row must meet beside
     its symbol bit, given these. `state` names what the state of a checkpoint is made of.
     """
     for text in doubts(pattern, order, shown):

@@ -238,12 +238,14 @@ def run_sql(
         screen.show(Source(statement.job))
     if arguments.explain or arguments.analyze or arguments.job:
         return
-    count = None
-    if arguments.count:
+    count, ordered = None, statement.compiled.statement.ordered
+    if arguments.count and not ordered:
         shown, count = work("finding all rows", lambda: counted_rows(rows))
     else:
-        shown = work("looking for rows", lambda: first_rows(rows))
-    screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, []))
+        shown = work("looking for rows", lambda: first_rows(rows, ordered=ordered))
+    if arguments.count and count is None:
+        count = work("counting the rows", rows.count) if shown.more else len(shown.rows)
+    screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, [], "row", "rows"))
 
 
 def told(tally: Tally) -> list[str]:
