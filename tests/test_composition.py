@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from functools import reduce
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -14,6 +13,7 @@ import pytest
 from composition_judge import Events, evaluate_all
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from together import together
 
 import sase
 from sase.cli import main
@@ -125,7 +125,7 @@ def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
             for name, result in results.items()
         ]
     found = dict[str, Events]()
-    for name, event in reduce(DataFrame.union, frames).collect():
+    for name, event in together(frames):
         found.setdefault(name, []).append(json.loads(event))
     assert {name: bag(rows) for name, rows in found.items()} == expected
 
@@ -136,7 +136,7 @@ def test_a_stream_gives_the_same_results(spark: SparkSession, tmp_path: Path) ->
     expected = evaluate_all(CHAIN, sase.Catalog(types=TYPES), rows)
     random = Random(5)
     arrival = sorted(rows, key=lambda row: row["ts"] + random.randint(0, 3))
-    batches = [arrival[begin : begin + 12] for begin in range(0, len(arrival), 12)]
+    batches = [arrival[begin : begin + 23] for begin in range(0, len(arrival), 23)]
     batches.append([{"type": "-", "ts": 1000, "id": 0, "v": 0}])  # and time goes on
     for number, batch in enumerate(batches):
         file = tmp_path / f"{number}.json"
