@@ -14,9 +14,11 @@ import os
 import sys
 import time
 
+from benchmarks.arrivals import measurements as arrivals
 from benchmarks.bench import FOLDER, Bench
 from benchmarks.experiments import experiments
 from benchmarks.flights import Flights
+from benchmarks.loops import measurements as loops
 from benchmarks.measure import Disagreement, Measurement, Scale
 from benchmarks.papers import Papers
 from benchmarks.patterns import measurements as patterns
@@ -58,7 +60,7 @@ def plan(scale: Scale, only: str = "") -> list[Measurement]:
     races = [race for experiment in experiments(scale) for _, race in experiment.points]
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
     starting, papers = Starting(scale.rounds(3)), Papers(scale, scale.rounds(3))
-    whole = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale)]
+    whole = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale), *loops(scale), *arrivals(scale)]
     everything = [*whole, flights, starting, papers, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 

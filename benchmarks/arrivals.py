@@ -1,74 +1,69 @@
-"""What `avg*` costs: a query with it, and the same query with a constant in its place, in CPU time of one run each.
+"""What `avg*` costs: a query with it, the same query without it, and with a constant in its place.
 
-python -m benchmarks.arrivals [events]
+python -m benchmarks run --only arrivals
 """
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
-from pathlib import Path
+import statistics
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from benchmarks.data import Cars
+from benchmarks.measure import Contender, Race, Scale
+from benchmarks.peers import Verbatim
+from benchmarks.results import Results
 
-import sase
+EVENTS, ROUNDS, LIMIT = 10_000_000, 2, 120.0
 
-CATALOG = sase.Catalog(
-    types={
-        "START": {"ts": "timestamp", "car_id": "bigint"},
-        "STATUS": {"ts": "timestamp", "car_id": "bigint", "speed": "double"},
-    }
-)
-QUERY = "EVENT SEQ(START x, STATUS y) WHERE [car_id] AND y.speed > {} WITHIN 1 minute RETURN x.car_id, y.speed"
-KINDS = {"a constant": "125.0", "avg*": "1.25 * avg*(y.speed)", "max*": "0.98 * max*(y.speed)"}
-
-
-def cpu() -> float:
-    """Seconds of this process and of all that it has started: Java and its Python workers."""
-    parents, spent = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(entry.name)] = int(fields[1])
-            spent[int(entry.name)] = sum(map(int, fields[11:15]))  # with those that have ended
-    ours = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return sum(spent.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
+WITHOUT, MOST = "without", 1.5
+KINDS = {
+    WITHOUT: "",
+    "a constant": "125.0",
+    "avg*": "1.25 * avg*(y.speed)",
+    "max*": "0.8333 * max*(y.speed)",
+}
+"""What the speed is above."""
 
 
-def main() -> None:
-    events = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    with tempfile.TemporaryDirectory() as folder:
-        # A thousand events per second of 10,000 cars, one of ten a start, in the order of time.
-        rows = spark.range(0, events, numPartitions=8).select(
-            F.timestamp_micros(F.col("id") * 1000).alias("ts"),
-            F.expr("IF(pmod(hash(id, 1), 10) = 0, 'START', 'STATUS')").alias("type"),
-            F.expr("CAST(pmod(hash(id, 2), 10000) AS bigint)").alias("car_id"),
-            F.expr("50 + pmod(hash(id, 3), 1000003) / 10000.0D").alias("speed"),
+def measurements(scale: Scale) -> list[Race]:
+    cars = Cars(scale.events(EVENTS))
+    contenders = [Contender(name, "sase", cars, Verbatim(query(value))) for name, value in KINDS.items()]
+    return [Race("arrivals", tuple(contenders), scale.rounds(ROUNDS), scale.limit(LIMIT))]
+
+
+def query(value: str) -> str:
+    above = f" AND y.speed > {value}" if value else ""
+    return f"EVENT SEQ(START x, STATUS y) WHERE [car_id]{above} WITHIN 1 minute RETURN x.car_id, y.speed"
+
+
+def section(results: Results) -> str:
+    result = results.load("arrivals")
+    if result is None:
+        return ""
+    entries = result["contenders"]
+    lines = ["| | matches | seconds | of *without* | of *a constant* | |", "| --- " * 6 + "|"]
+    for name, value in KINDS.items():
+        entry, what = entries[name], f"`y.speed > {value}`" if value else "without such a condition"
+        if entry["status"] != "done":
+            lines.append(f"| {what} | {entry['status']} | | | | |")
+            continue
+        ratios = [_ratio(entry["seconds"], entries[base]["seconds"]) for base in (WITHOUT, "a constant")]
+        verdict = "" if "*(" not in value else "reached" if ratios[0] <= MOST else f"**not reached** (≤ {MOST}×)"
+        cells = [f"{statistics.median(entry['seconds']):.2f}", *(f"{ratio:.2f}×" for ratio in ratios), verdict]
+        lines.append(f"| {what} | {entry['rows']:,} | {' | '.join(cells)} |")
+    load = result["load_before"]
+    busy = f" The machine had other work to do (a load of {load:.0f})." if load > 2 else ""
+    return "\n\n".join(
+        (
+            "## Aggregates of what has arrived",
+            f"{entries[WITHOUT]['events']:,} events of 10,000 cars, a thousand a second, and a window of a minute: at "
+            "every status report, the average of the 60,000 events before it, of all cars. To reach: at most "
+            f"{MOST}× the same query without it. A constant in its place, of about as many matches, lets Spark drop "
+            f"three events of four before the shuffle; what has arrived is counted with them.{busy}",
+            "\n".join(lines),
         )
-        rows.write.parquet(f"{folder}/events")
-        for number in range(3):
-            for name, value in KINDS.items():
-                query = sase.compile(QUERY.format(value), CATALOG)
-                before = cpu()
-                matches = query.run(spark.read.parquet(f"{folder}/events")).agg(F.count("*"), F.sum("speed")).first()
-                print(f"round {number}: {name:<12} {cpu() - before:7.1f} s of CPU, {matches}", flush=True)
-    spark.stop()
+    )
 
 
-if __name__ == "__main__":
-    main()
+def _ratio(seconds: list[float], base: list[float]) -> float:
+    """The median of the rounds' own; 0 where there is nothing to compare with."""
+    return statistics.median([one / other for one, other in zip(seconds, base, strict=False)] or [0.0])

@@ -135,7 +135,69 @@ class Shop:
 
 _PAGES = ("view", "add_to_cart", "purchase", "logout")
 
-Source = Stream | Telematics | Shop
+
+@dataclass(frozen=True)
+class Walks:
+    """Customers walk between four places (seed 003, 6.1): two that lie side by side are 9 to 11 apart in time, and two
+    across 13 to 15. A place is the type of an event."""
+
+    events: int
+    customers: int = 1_000
+    seed: int = 1
+
+    @property
+    def schema(self) -> dict[str, dict[str, str]]:
+        return {type_name(number): {"ts": "bigint", "customer": "bigint"} for number in range(1, 5)}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        random = np.random.default_rng(self.seed)
+        steps = -(-self.events // self.customers)
+        moves = random.integers(1, 4, (self.customers, steps))  # to a place other than this one
+        places = np.cumsum(moves, axis=1) % 4
+        across = places + np.roll(places, 1, axis=1) == 3  # A and D, B and C
+        elapsed = random.integers(9, 12, (self.customers, steps)) + 4 * across
+        times = np.cumsum(elapsed, axis=1) + random.integers(0, 10, (self.customers, 1))
+        order = np.argsort(times, axis=None, kind="stable")[: self.events]
+        customers = np.repeat(np.arange(self.customers), steps)
+        names = pa.array([type_name(number) for number in range(1, 5)])
+        for begin in range(0, len(order), _BATCH):
+            rows = order[begin : begin + _BATCH]
+            types = pa.DictionaryArray.from_arrays(places.ravel()[rows].astype(np.int32), names)
+            columns = [pa.array(times.ravel()[rows]), types, pa.array(customers[rows])]
+            yield pa.RecordBatch.from_arrays(columns, names=["ts", "type", "customer"])
+
+
+@dataclass(frozen=True)
+class Cars:
+    """Cars that are started and report their speed, a thousand events a second, one of ten a start."""
+
+    events: int
+    cars: int = 10_000
+    seed: int = 1
+
+    @property
+    def schema(self) -> dict[str, dict[str, str]]:
+        declared = {"ts": "timestamp", "car_id": "bigint"}
+        return {"START": declared, "STATUS": {**declared, "speed": "double"}}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        random = np.random.default_rng(self.seed)
+        for begin in range(0, self.events, _BATCH):
+            rows = min(_BATCH, self.events - begin)
+            times = 1_767_225_600_000_000 + 1_000 * np.arange(begin, begin + rows)
+            types = (random.random(rows) < 0.9).astype(np.int32)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(times, pa.timestamp("us", tz="UTC")),
+                    pa.DictionaryArray.from_arrays(types, pa.array(["START", "STATUS"])),
+                    pa.array(random.integers(0, self.cars, rows)),
+                    pa.array(50 + 100 * random.random(rows)),
+                ],
+                names=["ts", "type", "car_id", "speed"],
+            )
+
+
+Source = Stream | Telematics | Shop | Walks | Cars
 
 
 def type_name(number: int) -> str:

@@ -47,7 +47,7 @@ class Papers:
         letter = {str(events): negation(events, self.rounds, say) for events in sizes}
         events = 40_000 if self.scale.quick else 400_000
         follows = {case.name: case.run(events, self.rounds, say) for case in cases(self.scale)}
-        return {"letter": letter, "follows": follows, "events": events}
+        return {"contenders": {}, "letter": letter, "follows": follows, "events": events}
 
 
 # ---- the kernel ---------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Iterator
 
-from benchmarks.data import Shop, Stream
+from benchmarks.data import Shop, Stream, Walks
 from benchmarks.measure import Contender, Measurement, Race, Result, Scale
 from benchmarks.peers import Verbatim
 from benchmarks.results import Results
@@ -22,8 +22,9 @@ ROUNDS = 3
 LIMIT = 200.0
 WINDOW = 4_000
 ROADMAPS = {"P11": "(a b c d)", "P12": "((a b)c d)", "P13": "(((a b)c)d)", "P14": "((a b)(c d))"}
-SHARES = (0.05, 0.2)
-SIZES = (100_000, 200_000, 400_000)
+SHARES = {0.05: 1_000_000, 0.2: 500_000}
+"""Of B events that have an A, and the events of such a stream."""
+SIZES = (500_000, 1_000_000, 2_000_000)
 
 
 def measurements(scale: Scale) -> Iterator[Measurement]:
@@ -41,8 +42,10 @@ def measurements(scale: Scale) -> Iterator[Measurement]:
         for name, component in collected.items()
     ]
     yield Race("patterns-all", tuple(contenders), rounds, limit)
-    for share in SHARES:
-        yield Race(f"patterns-roadmap-{share}", tuple(_roadmaps(share, scale)), rounds, limit)
+    for share, number in SHARES.items():
+        contenders = tuple(_roadmaps(_values(scale.events(number), share)))
+        yield Race(f"patterns-roadmap-{share}", contenders, rounds, scale.limit(LIMIT / 2))
+    yield Race("patterns-walks", tuple(_walks(scale)), rounds, scale.limit(LIMIT / 2))
     sizes = [(f"{size // 1000} k", _values(size, 0.05)) for size in map(scale.events, SIZES)]
     contenders = [Contender(label, "sase", stream, JOINED) for label, stream in dict(sizes).items()]
     yield Race("patterns-growth", tuple(contenders), rounds, limit)
@@ -82,12 +85,35 @@ JOINED = Verbatim(
 )
 
 
-def _roadmaps(share: float, scale: Scale) -> Iterator[Contender]:
-    stream = _values(scale.events(SIZES[-1]), share)
+def _roadmaps(stream: Stream) -> Iterator[Contender]:
     yield Contender("chosen", "sase", stream, JOINED)
     for name, roadmap in ROADMAPS.items():
         yield Contender(name, "sase", stream, JOINED, {"roadmap": roadmap})
     yield Contender("spark_sql", "spark_sql", stream, JOINED)
+
+
+# Seed 003's own pattern of the walks is lost: this one asks for the elapsed times of its square.
+_APART = {("a", "b"): 11, ("b", "c"): 15, ("c", "d"): 11}
+WALKED = Verbatim(
+    "EVENT AND(E1 a, E2 b, E3 c, E4 d)\nWHERE [customer] AND "
+    + " AND ".join(f"{x}.ts - {y}.ts <= {m} AND {y}.ts - {x}.ts <= {m}" for (x, y), m in _APART.items())
+    + "\nWITHIN 40\nRETURN a.ts AS a_ts, b.ts AS b_ts, c.ts AS c_ts, d.ts AS d_ts",
+    sql="SELECT a.ts AS a_ts, b.ts AS b_ts, c.ts AS c_ts, d.ts AS d_ts FROM "
+    + ", ".join(f"events {variable}" for variable in _VARIABLES)
+    + " WHERE "
+    + " AND ".join(f"{x}.customer = {y}.customer AND abs({x}.ts - {y}.ts) <= {most}" for (x, y), most in _APART.items())
+    + "".join(f" AND {variable}.type = 'E{number}'" for number, variable in enumerate(_VARIABLES, 1))
+    + "".join(f" AND abs({one}.ts - {other}.ts) < 40" for one in _VARIABLES for other in _VARIABLES if one < other),
+)
+WALKS = {"P21": "(a b c d)", "P22": "((a b)c d)", "P23": "((a b)(c d))"}
+
+
+def _walks(scale: Scale) -> Iterator[Contender]:
+    walks = Walks(scale.events(SIZES[-1]))
+    yield Contender("chosen", "sase", walks, WALKED)
+    for name, roadmap in WALKS.items():
+        yield Contender(name, "sase", walks, WALKED, {"roadmap": roadmap})
+    yield Contender("spark_sql", "spark_sql", walks, WALKED)
 
 
 ABANDONED = Verbatim(
@@ -116,7 +142,13 @@ WHERE NOT EXISTS (
 
 def section(results: Results) -> str:
     """What docs/benchmarks.md says about them; empty where nothing has been measured."""
-    lines = [*_any_order(results), *_collected(results), *_along_roadmaps(results), *_growth(results)]
+    lines = [
+        *_any_order(results),
+        *_collected(results),
+        *_along_roadmaps(results),
+        *_walking(results),
+        *_growth(results),
+    ]
     return "## Patterns that are no sequences\n\n" + "\n".join(lines) + "\n" if lines else ""
 
 
@@ -151,10 +183,25 @@ def _along_roadmaps(results: Results) -> Iterator[str]:
         expected = {n: searches(parsed(road, "abcd"), _EDGES, partners) / 1500 for n, road in ROADMAPS.items()}
         each = ", ".join(f"{n} {times[n]:.2f} s ({expected[n]:.2f} N searches)" for n in ROADMAPS if n in times)
         text = f"- **Roadmaps** of seed 003, sel {share}, {done['chosen']['events']:,} events, W = {WINDOW:,}: {each}"
-        text += f"; chosen {times['chosen']:.2f} s"
-        if rival := quotient(found, "spark_sql", "chosen"):
-            text += f"; Spark SQL's join takes {'more than ' if rival.least else ''}{rival.number:.1f}× (to reach: 10×)"
-        yield text + "."
+        yield text + _against_join(found, times["chosen"])
+
+
+def _walking(results: Results) -> Iterator[str]:
+    if found := results.load("patterns-walks"):
+        done = {label: each for label, each in found["contenders"].items() if each["status"] == "done"}
+        times = {label: statistics.median(each["seconds"]) for label, each in done.items()}
+        each = ", ".join(f"{name} {times[name]:.2f} s" for name in WALKS if name in times)
+        text = (
+            f"- **RFID walks** of seed 003, {done['chosen']['events']:,} readings of {Walks(0).customers:,} customers"
+        )
+        yield f"{text}: {each}{_against_join(found, times['chosen'])}"
+
+
+def _against_join(found: Result, chosen: float) -> str:
+    text = f"; chosen {chosen:.2f} s"
+    if rival := quotient(found, "spark_sql", "chosen"):
+        text += f"; Spark SQL's join takes {'more than ' if rival.least else ''}{rival.number:.1f}× (to reach: 10×)"
+    return text + "."
 
 
 _EDGES = [("a", "b"), ("b", "c"), ("c", "d")]

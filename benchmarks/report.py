@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
 
+from benchmarks.arrivals import section as arrivals
 from benchmarks.bench import PARTITIONS_PER_CORE
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
+from benchmarks.loops import section as loops
 from benchmarks.measure import SLOW, Result, Scale
 from benchmarks.papers import section as papers
 from benchmarks.patterns import measurements as pattern_measurements
@@ -36,8 +38,10 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _regret(results, scale),
         _experiments(results, scale, images),
         patterns(results),
+        loops(results),
         _flights(results),
         papers(results),
+        arrivals(results),
         streams(results),
         starting(results),
         METHOD,

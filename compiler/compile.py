@@ -119,7 +119,7 @@ def compile_file(
     options = options or Options()
     bound = composition.bind(catalog)
     if stream:
-        _refuse_order_of_results(composition, bound)
+        _refuse_results_of_runs(composition, bound)
     queries = {
         name: compile_bound(query, _for_stream(query, options) if stream else options, version=version, stream=stream)
         for name, query in bound.items()
@@ -127,18 +127,18 @@ def compile_file(
     return CompiledFile(composition, queries, version, standalone, stream)
 
 
-def _refuse_order_of_results(composition: Composition, bound: Mapping[str, BoundQuery]) -> None:
-    """Results come a moment behind the events of their time, and what has arrived, or is in results, goes by time."""
+def _refuse_results_of_runs(composition: Composition, bound: Mapping[str, BoundQuery]) -> None:
+    """Runs of a key are decided one behind the other, so a result may come long after the events of its time."""
     for name, query in bound.items():
-        running = [*(each.name for each in query.arrivals), *(each.name for each in query.reported)]
-        if running and (read := composition.reads(name)):
-            found = Diagnostic(
-                f"on a stream, {running[0]} is computed in the order of time, and {read[0]}, a result of another "
-                "query, comes a moment later",
-                query.span,
-                "run the queries on events at rest, or leave one of the two out",
-            )
-            raise SaseError([found], composition.text, composition.filename)
+        for read in composition.reads(name):
+            if bound[read].runs:
+                found = Diagnostic(
+                    f"on a stream, results of {bound[read].strategy} come when the runs before them are decided, and "
+                    f"this query has decided about the time of {read} by then",
+                    query.span,
+                    f"run the queries on events at rest, or write {read} somewhere and follow it with another job",
+                )
+                raise SaseError([found], composition.text, composition.filename)
 
 
 def compile_bound(
@@ -151,17 +151,10 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    if stream and query.grouped is not None:
-        found = Diagnostic(
-            "aggregates are known when all matches are, and a stream does not end",
-            query.grouped.span,
-            "run the query on events at rest, or let Spark aggregate the stream of matches by window",
-        )
-        raise SaseError([found], query.text, query.filename)
     if stream and query.arrivals:
         query = on_whole_matches(query)
     choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
-    refuse_to_enumerate(choices.chosen.plan)
+    refuse_to_enumerate(choices.chosen.plan, stream)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)
 
@@ -171,7 +164,7 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
     bounded = query.within is not None if query.is_sequence else reach(query.branches) is not None
     if query.arrivals and query.within is None:
         bounded = False
-    if not bounded and (len(query.variables) > 1 or query.arrivals):
+    if not bounded and not query.runs and (len(query.variables) > 1 or query.arrivals):
         found = Diagnostic(
             "a stream needs WITHIN: without a window, every event could be part of a match for ever, and the state "
             "would grow without end",
@@ -181,13 +174,6 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
         raise SaseError([found], query.text, query.filename)
     if query.furthest:
         raise OptionError("how far a key gets is known when all its events are there, and a stream does not end")
-    if query.runs:
-        found = Diagnostic(
-            f"{query.strategy} runs on events at rest, and not on a stream yet",
-            query.span,
-            "leave the strategy out, or run the query without --stream",
-        )
-        raise SaseError([found], query.text, query.filename)
     if query.arrivals and query.reported:
         found = Diagnostic(
             f"{query.arrivals[0].name} is known when an event is released, and {query.reported[0].name} decides there",

@@ -70,7 +70,7 @@ class Composition:
                 continue
             try:
                 bound[name] = query.bind(_with(catalog, {each: made[each] for each in self.reads(name)}), event=True)
-                found += _apart(bound[name])
+                found += _simultaneous(bound[name], self.reads(name))
                 made[name] = dict(self._attributes(bound[name], catalog)) if name in self.read_by_others else {}
             except SaseError as error:
                 found += error.diagnostics
@@ -149,13 +149,13 @@ def composed(queries: Sequence[Parsed], text: str, filename: str) -> Composition
     return Composition(text, filename, {name: named[name] for name in _in_order(named)})
 
 
-def _apart(query: BoundQuery) -> Iterator[Diagnostic]:
-    """What has a job of its own."""
-    if query.runs:
+def _simultaneous(query: BoundQuery, reads: Sequence[str]) -> Iterator[Diagnostic]:
+    if query.runs and query.strategy != "skip till next match" and reads:
         yield Diagnostic(
-            f"{query.strategy} has no place among several queries yet",
+            f"{query.strategy} asks which event is the next, and a result, {reads[0]}, is simultaneous with the event "
+            "that completes it",
             query.span,
-            "give the query a file of its own, and its results to the others as events",
+            "use SKIP TILL NEXT MATCH, which passes over that event",
         )
 
 

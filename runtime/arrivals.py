@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-SLICES = 64
-"""Of all the time that there is. A slice is never longer than 16 windows: more is not copied then, and one event with a
-time far away does not put all others into one slice."""
+SLICES, A_CORE = 64, 4
+"""Of all the time that there is: at most, and at least for each core. In between, a slice is as long as 8 windows, as
+what a window reaches back for is copied. One is never longer than 16: an event with a time far away does not put all
+others into one slice."""
 
 
 def with_arrivals(
@@ -49,30 +50,37 @@ def with_arrivals(
     from sase.runtime.events import quoted, ticks
 
     columns = list(events.columns)
-    task = Task(tuple(running), tuple(columns), type, order, tuple(types), within, os.environ.get("SASE_JIT") != "0")
     feeding = list(dict.fromkeys(name for each in running for name in each.types))
+    kinds = tuple(dict.fromkeys([*types, *feeding]))
+    jit = os.environ.get("SASE_JIT") != "0"
+    task = Task(tuple(running), tuple(columns), type, kinds, order, tuple(types), within, jit)
     counting = {type, *([] if order is None else [order]), *(each.attribute for each in running)}
 
+    # A worker takes the number of a type where it would take its name: numbers are sorted and compared sooner.
     of_type = F.col(quoted(type))
-    numbered = events.where(of_type.isin(*dict.fromkeys([*types, *feeding]))).select(
-        *(F.col(quoted(name)).alias(str(at)) for at, name in enumerate(columns)),
+    names = F.array(*map(F.lit, kinds))
+    number = (F.array_position(names, of_type) - 1).cast("tinyint" if len(kinds) < 128 else "int")
+    numbered = events.where(of_type.isin(*kinds)).select(
+        *((number if name == type else F.col(quoted(name))).alias(str(at)) for at, name in enumerate(columns)),
         ticks(events, quoted(time)).alias("ticks"),
         of_type.isin(*types).alias("wanted"),
         of_type.isin(*feeding).alias("fed"),
     )
     length = f"max(ticks) div {SLICES} - min(ticks) div {SLICES} + 1"
     if within is not None:
-        length = f"least({length}, {min(16 * within, 1 << 62)}L)"
+        some, most = (min(windows * within, 1 << 62) for windows in (8, 16))
+        wanted = f"least({SLICES}, greatest({_fewest()}, max(ticks) div {some} - min(ticks) div {some}))"
+        length = f"least(max(ticks) div {wanted} - min(ticks) div {wanted} + 1, {most}L)"
     # The slices that a window holds as a whole give their totals; of the one in which it begins, rows are needed.
     whole = f"{SLICES + 1}L" if within is None else f"{within}L div length - 1"
     edges = numbered.agg(F.expr(length).alias("length")).where(F.col("length").isNotNull())
     rows = numbered.withColumn("length", edges.scalar()).withColumn("slice", F.expr(_slice("ticks")))
-    copies = "array()"
+    where = "array(slice)"
     if within is not None:
         first, last = f"slice + greatest(1L, {within}L div length)", _slice(f"(ticks + {within - 1}L)")
-        copies = f"CASE WHEN fed AND {last} >= {first} THEN sequence({first}, {last}) ELSE array() END"
+        where = f"CASE WHEN fed AND {last} >= {first} THEN concat({where}, sequence({first}, {last})) ELSE {where} END"
     rows = (
-        rows.withColumn("at", F.explode(F.expr(f"concat(array(slice), {copies})")))
+        rows.withColumn("at", F.explode(F.expr(where)))
         .withColumn("role", F.expr(f"IF(wanted AND at = slice, {OWN}, {COPY})"))
         .select(
             *(
@@ -101,15 +109,14 @@ def with_arrivals(
         )
     )
     added = [StructField(each.name, number_type(each.result)) for each in running]
-    kinds = [to_arrow_type(field.dataType) for field in added]
-    schema = StructType(
-        [*(StructField(str(at), field.dataType) for at, field in enumerate(events.schema.fields)), *added]
-    )
+    arrow = [to_arrow_type(field.dataType) for field in added]
+    fields = numbered.schema.fields[: len(columns)]
     answered = (
         rows.unionByName(parts, allowMissingColumns=True)
         .repartition("slice")
-        .mapInArrow(_worker(pickle.dumps(task), kinds, bootstrap), schema)
+        .mapInArrow(_worker(pickle.dumps(task), arrow, bootstrap), StructType([*fields, *added]))
         .toDF(*columns, *(each.name for each in running))
+        .withColumn(type, F.get(names, of_type))
     )
     others = events.where(~of_type.isin(*types))
     return others.withColumns({field.name: F.lit(None).cast(field.dataType) for field in added}).union(answered)
@@ -120,6 +127,14 @@ def awaiting_arrivals(events: DataFrame, running: Sequence[Running]) -> DataFram
     from pyspark.sql import functions as F
 
     return events.withColumns({each.name: F.lit(None).cast(number_type(each.result)) for each in running})
+
+
+def _fewest() -> int:
+    """As many slices as keep all cores busy, where the session says how many there are."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    return SLICES if context is None else min(SLICES, A_CORE * context.defaultParallelism)
 
 
 def _slice(time: str) -> str:

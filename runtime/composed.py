@@ -4,24 +4,55 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from typing import Self
 from urllib.parse import quote
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
+from pyspark.sql.utils import is_remote
 
 from sase.runtime.arguments import LIMIT, add_arguments
 from sase.runtime.errors import SaseRunError, exiting
 from sase.runtime.events import Source
 from sase.runtime.interrupt import interruptible
 from sase.runtime.io.files import format_of
+from sase.runtime.io.meters import is_columnar
 from sase.runtime.io.output import STDOUT, format_to_write, publish, show
 from sase.runtime.job import run
 from sase.runtime.places import Place, placed
 from sase.runtime.ssc import Options
 
 Results = Mapping[str, DataFrame]
-FindAll = Callable[[DataFrame, Options], Results]
+Keep = Callable[[DataFrame], DataFrame]
+FindAll = Callable[[DataFrame, Options, Keep], Results]
+
+
+def as_it_is(frame: DataFrame) -> DataFrame:
+    """Keeps nothing: what several queries read is then computed for each."""
+    return frame
+
+
+class Kept:
+    """What several queries read is computed for the first of them, and kept until all is written: in memory as long as
+    there is room, then on disk. Columns of files stay where they are: reading them again takes less than keeping them.
+    """
+
+    def __init__(self) -> None:
+        self._frames: list[DataFrame] = []
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        if is_remote() or not is_columnar(frame):
+            self._frames.append(frame.persist(StorageLevel.MEMORY_AND_DISK_DESER))
+        return frame
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for frame in self._frames:
+            frame.unpersist()
+
 
 EXAMPLES = """\
 examples:
@@ -35,7 +66,6 @@ def main(
     source: Source,
     *,
     name: str,
-    shared: Collection[str],
     default_events: str | None = None,
     places: Sequence[Place] = (),
     argv: Sequence[str] | None = None,
@@ -48,7 +78,7 @@ def main(
     add_arguments(parser)
     arguments = parser.parse_args(argv)
     with exiting(arguments.verbose), placed(places):
-        interruptible(lambda: run_all(find_all, source, arguments, default_events, name=name, shared=shared))
+        interruptible(lambda: run_all(find_all, source, arguments, default_events, name=name))
 
 
 def run_all(
@@ -58,13 +88,14 @@ def run_all(
     default_events: str | None = None,
     *,
     name: str = "sase",
-    shared: Collection[str],
 ) -> int:
-    """Finds the results, and writes each to a folder of its own, or prints some of it. Those that are `shared`, as
-    other queries read them, are kept until all is written."""
+    """Finds the results, and writes each to a folder of its own, or prints some of it."""
     refuse_single(arguments)
-    deliver = partial(_deliver, shared=shared)
-    return run(find_all, deliver, source, arguments, default_events, name=name, kernel=True)
+    with Kept() as keep:
+        return run(
+            lambda events, options: find_all(events, options, keep),
+            _deliver, source, arguments, default_events, name=name, kernel=True,
+        )  # fmt: skip
 
 
 def refuse_single(arguments: argparse.Namespace) -> None:
@@ -81,20 +112,15 @@ def place_of(out: str, name: str) -> str:
     return f"{out.rstrip('/')}/{quote(name, safe=' ')}"
 
 
-def _deliver(results: Results, arguments: argparse.Namespace, shared: Collection[str]) -> int:
-    kept = [matches.persist() for name, matches in results.items() if name in shared]
-    try:
-        total = 0
-        for name, matches in results.items():
-            if arguments.out:
-                format = format_to_write(arguments)
-                found = publish(matches, place_of(arguments.out, name), format, arguments.overwrite)
-                print(f"{name}: {found:,} {'match' if found == 1 else 'matches'}", file=sys.stderr)
-            else:
-                print(f"{name}:")
-                found = show(matches, arguments.limit or LIMIT)
-            total += found
-        return total
-    finally:
-        for matches in kept:
-            matches.unpersist()
+def _deliver(results: Results, arguments: argparse.Namespace) -> int:
+    total = 0
+    for name, matches in results.items():
+        if arguments.out:
+            format = format_to_write(arguments)
+            found = publish(matches, place_of(arguments.out, name), format, arguments.overwrite)
+            print(f"{name}: {found:,} {'match' if found == 1 else 'matches'}", file=sys.stderr)
+        else:
+            print(f"{name}:")
+            found = show(matches, arguments.limit or LIMIT)
+        total += found
+    return total

@@ -219,6 +219,9 @@ class Branch:
     `order` is the binding order, where it is chosen by hand or by cost. Each of its tuples names all variables: the one
     that holds the latest row, then the others in the order in which they are bound. A variable without a tuple of its
     own, and one that can be the latest, is given one.
+
+    Where many events lie in a window, those without a partner for an equality are left out before matches are built: of
+    all variables or, if there are `blocks`, of those that are in one together.
     """
 
     variables: tuple[str, ...]
@@ -228,6 +231,7 @@ class Branch:
     groups: tuple[Group, ...] = ()
     instant: Instant = Latest()
     order: tuple[tuple[str, ...], ...] = ()
+    blocks: tuple[tuple[str, ...], ...] | None = None
 
 
 BORROWED = 1 << 62

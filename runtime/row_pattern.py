@@ -36,24 +36,28 @@ class At:
 
 @dataclass(frozen=True)
 class Classifier:
-    """The variable of such a row."""
+    """The variable of such a row, or of the one `step` rows further, if that is part of the match."""
 
     variables: tuple[str, ...] | None = None
     first: bool = False
     offset: int = 0
     final: bool = True
+    step: int = 0
 
 
 @dataclass(frozen=True)
 class Over:
-    """An aggregate over a column of the rows of `variables`; without a column, over the rows themselves."""
+    """An aggregate over a column of the rows of `variables`; without a column, over the rows themselves. If it is
+    `distinct`, of equal values the first one counts."""
 
-    function: Literal["array_agg", "avg", "count", "max", "min", "sum"]
+    function: Literal["array_agg", "avg", "count", "labels", "max", "min", "sum"]
+    """`labels` are the variables of the rows, as an array."""
     column: str | None = None
     variables: tuple[str, ...] | None = None
     final: bool = True
     before: bool = False
     """In a condition: of the rows before the one at hand."""
+    distinct: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operator and what it takes: = != < <= > >= + - * / AND OR NOT, IS NULL and IS TRUE."""
+    """An operator and what it takes: = != < <= > >= + - * / AND OR NOT, IS NULL, IS TRUE and IF."""
 
     sign: str
     parts: tuple[Condition, ...]

@@ -29,6 +29,7 @@ from pyspark.sql.utils import is_remote
 from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted, state_bits
+from sase.runtime.io.batches import bound_batches
 from sase.runtime.operator.rows import Task
 from sase.runtime.row_pattern import (
     At,
@@ -78,6 +79,7 @@ class RowOrder:
     def sort(self, rows: DataFrame) -> DataFrame:
         """The rows of a partition together, in order. Without PARTITION BY, all of them are in one place."""
         self.refuse_ours(rows)
+        bound_batches(rows, rows.columns)
         by = [F.col(quoted(name)) for name in self.by]
         spread = rows.repartition(*by) if by else rows.repartition(1)
         keys = [*(column.asc() for column in by), *(key.sorted() for key in self.keys)]
@@ -277,6 +279,8 @@ def _kind(rows: DataFrame, value: Measure) -> DataType:
             return LongType()
         case At(column=column):
             return rows.schema[column].dataType
+        case Over(function="labels"):
+            return ArrayType(StringType())
         case Over(function="array_agg", column=str(column)):
             return ArrayType(rows.schema[column].dataType)
         case Over(function="min" | "max", column=str(column)):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
 
+from sase import __version__
 from sase.runtime.errors import SaseRunError
 from sase.runtime.row_pattern import Measure, RowPattern
 from sase.runtime.rows import Options as RowOptions
@@ -38,3 +41,36 @@ def find_runs(
         bootstrap=bootstrap,
         refuse_ties=True,
     )
+
+
+def choose_runs(
+    matches: DataFrame,
+    *,
+    numbers: str,
+    modes: Mapping[str, str],
+    exclusive: bool = False,
+    bootstrap: Callable[[], None] | None = None,
+) -> DataFrame:
+    """`first` and `last` among the matches that one event completes, and what is used up.
+
+    `numbers` is the column of all events of a match, by numbers that rise through a partition; `modes` are columns of
+    single events. Matches lie where they were found.
+    """
+    names = matches.columns
+    at, version = names.index(numbers), __version__
+    by_place = [(names.index(name), mode) for name, mode in modes.items()]
+
+    def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if bootstrap is not None:
+            bootstrap()
+        try:
+            from sase.runtime.operator.choice import choose_runs
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("sase"):
+                raise
+            raise RuntimeError(f"sase {version} is not installed on this executor") from error
+        yield from choose_runs(at, by_place, exclusive, batches)
+
+    # Columns have numbers on their way: mapInArrow does not take every name.
+    schema = StructType([StructField(str(place), field.dataType) for place, field in enumerate(matches.schema)])
+    return matches.toDF(*map(str, range(len(names)))).mapInArrow(worker, schema).toDF(*names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,8 +119,6 @@ def _verify(statement: Statement, arguments: argparse.Namespace, name: str) -> i
 
 def _run_all(arguments: argparse.Namespace, queries: Queries) -> int:
     """Several queries, each with a place for its results."""
-    if arguments.html:
-        raise OptionError("--html shows one query, and there are several: leave it out")
     composition, module = queries.compiled.composition, queries.module
     name = Path(composition.filename).stem
     with queries.explained():
@@ -133,8 +131,10 @@ def _run_all(arguments: argparse.Namespace, queries: Queries) -> int:
             )  # fmt: skip
         from sase.runtime.composed import run_all
 
-        shared = composition.read_by_others
-        return run_all(module.find_all, module.SOURCE, arguments, composition.stream, name=name, shared=shared)
+        status = run_all(module.find_all, module.SOURCE, arguments, composition.stream, name=name)
+    if arguments.html:
+        _report_all(arguments, queries, {}, matches=True)
+    return status
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -146,8 +146,7 @@ def explain(arguments: argparse.Namespace) -> int:
     if isinstance(query, Queries):
         return _explain_all(arguments, query)
     if arguments.spelled_in is not None:
-        if arguments.analyze or arguments.html:
-            raise OptionError("--as shows the query in other words, and nothing of its plan: leave the rest out")
+        _refuse_beside_as(arguments)
         from sase.compiler.languages.sase.spelling import spelled
 
         sys.stdout.write(spelled(query.compiled.query))
@@ -219,17 +218,43 @@ def funnel(arguments: argparse.Namespace) -> int:
 
 
 def _explain_all(arguments: argparse.Namespace, queries: Queries) -> int:
-    if arguments.html or arguments.spelled_in is not None:
-        option = "--html" if arguments.html else "--as"
-        raise OptionError(f"{option} shows one query, and there are several: leave it out")
+    if arguments.spelled_in is not None:
+        _refuse_beside_as(arguments)
+        sys.stdout.write(queries.spelled())
+        return 0
     sys.stdout.write(queries.explain())
+    counted: dict[str, Sequence[Stage]] = {}
     if arguments.analyze:
         starting()
+        from sase.analysis.stages import table
         from sase.runtime.io.inputs import open_events
 
-        events = open_events(arguments, queries.module.SOURCE, queries.compiled.composition.stream)
-        sys.stdout.write("\nWhat got through\n\n" + queries.analyze(events))
+        counted = queries.stages(open_events(arguments, queries.module.SOURCE, queries.compiled.composition.stream))
+        parts = [f"{name}\n{table(stages)}" for name, stages in counted.items()]
+        sys.stdout.write("\nWhat got through\n\n" + "\n".join(parts))
+    if arguments.html:
+        _report_all(arguments, queries, counted, matches=False)
     return 0
+
+
+def _refuse_beside_as(arguments: argparse.Namespace) -> None:
+    if arguments.analyze or arguments.html:
+        raise OptionError("--as shows the query in other words, and nothing of its plan: leave the rest out")
+
+
+def _report_all(
+    arguments: argparse.Namespace, queries: Queries, counted: Mapping[str, Sequence[Stage]], matches: bool
+) -> None:
+    from sase.pictures.picture import write
+    from sase.pictures.report import report_all
+    from sase.runtime.io.inputs import open_events
+
+    events = None
+    if matches:
+        events = open_events(arguments, queries.module.SOURCE, queries.compiled.composition.stream)
+    with queries.explained():
+        write(arguments.html, report_all(queries, counted, events))
+    print(f"wrote {arguments.html}", file=sys.stderr)
 
 
 def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage] | None = None) -> None:

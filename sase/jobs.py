@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from sase.runtime.composed import Keep
     from sase.runtime.events import Events, Source
     from sase.runtime.ssc import Options
     from sase.runtime.stream.job import Tables
@@ -50,8 +51,8 @@ class BatchJobs(Protocol):
     def SOURCE(self) -> Source:
         """Where the events have what the queries read."""
 
-    def find_all(self, events: Events, options: Options | None = None) -> dict[str, DataFrame]:
-        """Events → results by name, lazily."""
+    def find_all(self, events: Events, options: Options | None = None, keep: Keep = ...) -> dict[str, DataFrame]:
+        """Events → results by name, lazily. What several queries read goes through `keep`."""
 
 
 class StreamJobs(Protocol):

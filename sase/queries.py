@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from types import ModuleType
@@ -17,6 +17,7 @@ from sase.places import placed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from sase.analysis.stages import Stage
     from sase.events import Events, Frames
     from sase.jobs import BatchJobs, StreamJobs
     from sase.runtime.io.tally import Tally
@@ -39,6 +40,12 @@ class Queries:
 
     def explain(self) -> str:
         return self.compiled.explain()
+
+    def spelled(self) -> str:
+        """All queries in words of SASE; as they are, where it has none."""
+        from sase.compiler.languages.sase.spelling import spelled_all
+
+        return spelled_all({name: compiled.query for name, compiled in self.compiled.queries.items()})
 
     def __getitem__(self, name: str) -> Query:
         return self._queries[name]
@@ -77,7 +84,7 @@ class Queries:
         """The results of events at rest, lazily, and the tally of these events, for whoever tells of it."""
         from sase.outlook import warning
         from sase.runtime.events import check
-        from sase.runtime.io.batches import measure_documents
+        from sase.runtime.io.batches import attributes, bound_batches
         from sase.runtime.io.tally import Tally
         from sase.runtime.ssc import Options
 
@@ -87,7 +94,7 @@ class Queries:
         tally = Tally()
         job = self.batch_jobs
         checked = check(tables, job.SOURCE, tally)
-        measure_documents(checked, job.SOURCE)
+        bound_batches(check(tables, job.SOURCE), attributes(job.SOURCE))
         with self.explained():
             found = job.find_all(checked, Options(max_window_events_per_key))
         for name, matches in found.items():
@@ -114,15 +121,18 @@ class Queries:
 
     def analyze(self, events: Events | None = None) -> str:
         """What `Query.analyze` tells, of one query after the other."""
-        from sase.analysis.stages import stages, table
+        from sase.analysis.stages import table
+
+        return "\n".join(f"{name}\n{table(counted)}" for name, counted in self.stages(events).items())
+
+    def stages(self, events: Events | None = None) -> dict[str, Sequence[Stage]]:
+        """By the names of results, what `Query.stages` has."""
+        from sase.analysis.stages import stages
 
         tables = self.tables(events)
         found, _ = self.watched(tables)
-        parts = []
         with self.explained():
-            for name, query in self._queries.items():
-                parts.append(f"{name}\n{table(stages(query, self._given(name, tables, found)))}")
-        return "\n".join(parts)
+            return {name: stages(query, self._given(name, tables, found)) for name, query in self._queries.items()}
 
     def tables(self, events: Events | None = None) -> Frames:
         """The events as DataFrames, each with its event type, or None for several."""

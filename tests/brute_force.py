@@ -48,7 +48,7 @@ def evaluate(
     query = parse(query_text)
     stream = taking_part(events, catalog)
     pattern = Pattern(query, catalog, ansi, longest=len(stream))
-    found = matches(pattern, stream) if pattern.strategy == ANY_MATCH else matches_of_runs(pattern, query, stream)
+    found = matches_of(pattern, query, stream)
     if query.returns is not None and query.returns.aggregates:
         return grouped(pattern, query.returns, found)
     return [result(pattern, query, match) for match in found]
@@ -58,6 +58,10 @@ class Match(NamedTuple):
     branch: Branch
     bound: dict[str, Event]
     collected: dict[str, list[Event]]
+
+
+def matches_of(pattern: Pattern, query: Query, stream: list[Event]) -> list[Match]:
+    return matches(pattern, stream) if pattern.strategy == ANY_MATCH else matches_of_runs(pattern, query, stream)
 
 
 def matches(pattern: Pattern, stream: list[Event]) -> list[Match]:
@@ -166,7 +170,8 @@ def steps(pattern: syntax.Pattern, names: dict[Span, str]) -> list[Step]:
 
 
 def matches_of_runs(pattern: Pattern, query: Query, stream: list[Event]) -> list[Match]:
-    """Each event begins one run, or under PAST LAST ROW each behind the match before."""
+    """Each event begins one run, or under PAST LAST ROW each behind the match before. These are the matches among which
+    selection and consumption choose."""
     found = []
     for events in partitions(pattern, query, stream):
         free = 0
@@ -176,7 +181,7 @@ def matches_of_runs(pattern: Pattern, query: Query, stream: list[Event]) -> list
                 found.append(match)
                 if query.after_match is not None and query.after_match.text == "past last row":
                     free = events.index(last_event(match)) + 1
-    return found
+    return consumed(pattern, found) if pattern.exclusive else selected(pattern, found)
 
 
 def partitions(pattern: Pattern, query: Query, stream: list[Event]) -> list[list[Event]]:
@@ -193,6 +198,8 @@ def partitions(pattern: Pattern, query: Query, stream: list[Event]) -> list[list
     several = len(tied) > 1 or pattern.repeated
     keys = sorted(name for name in everywhere if several and pattern.strategy != STRICT and ties(pattern, tied, name))
     groups: dict[tuple[Any, ...], list[Event]] = {}
+    if pattern.strategy == NEXT_MATCH:  # events of other types are passed over
+        stream = [event for event in stream if any(event.type in each.types for each in pattern.components)]
     for event in sorted(stream, key=place):
         key = tuple(event.attributes.get(name) for name in keys)
         if None not in key:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from brute_force import Pattern, matches, place, result, taking_part, times
+from brute_force import Pattern, matches_of, place, result, taking_part, times
 
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.languages.sase.parser import parse
@@ -21,9 +21,10 @@ def evaluate_all(queries: dict[str, str], catalog: Catalog, events: Events) -> d
     found: dict[str, Events] = {}
     for name, text in queries.items():
         query = parse(text)
-        pattern = Pattern(query, catalog, ansi=True)
+        stream = taking_part(events, catalog)
+        pattern = Pattern(query, catalog, ansi=True, longest=len(stream))
         made = []
-        for match in matches(pattern, taking_part(events, catalog)):
+        for match in matches_of(pattern, query, stream):
             own = {catalog.type: name, catalog.time: times(pattern, match)["detected_at"]}
             if catalog.order:
                 own[catalog.order] = max(match.bound.values(), key=place).order

@@ -95,12 +95,12 @@ def random_measure(random: Random, one: bool) -> Expression:
             final,
         )
     if kind < 0.6:
-        return Classifier(variable, random.random() < 0.5, final)
+        return Classifier(variable, random.random() < 0.5, final, random.choice([0, 0, -1, 1]))
     if kind < 0.65:
         return MatchNumber()
     function = random.choice(["count", "sum", "min", "max", "avg", "array_agg"])
     column = None if function == "count" and random.random() < 0.5 else random.choice("xy")
-    return Aggregate(function, column, variable, final)
+    return Aggregate(function, column, variable, final, column is not None and random.random() < 0.3)
 
 
 def random_clause(random: Random, conditions: int = 3, running: bool = False) -> Clause:
@@ -136,6 +136,7 @@ def random_running_condition(random: Random, known: list[str]) -> Expression:
             At(random.choice("xy"), variable, random.random() < 0.5, random.choice([0, 0, 1])),
             At(random.choice("xy"), variable, True, random.choice([0, 1])),
             Aggregate(random.choice(["count", "sum", "min", "max", "avg"]), random.choice("xy"), variable),
+            Aggregate(random.choice(["count", "sum", "avg"]), random.choice("xy"), variable, distinct=True),
             Aggregate("count", None, variable),
         ]
     )
@@ -144,7 +145,8 @@ def random_running_condition(random: Random, known: list[str]) -> Expression:
         value = Operation(value, random.choice("+-*"), random.choice([Literal(1), At("y"), At("x", one)]))
     condition: Expression = Operation(value, random.choice(COMPARISONS), other)
     if random.random() < 0.2:
-        condition = Operation(Classifier(one), random.choice(["=", "<>"]), Literal("A"))
+        step = random.choice([0, 0, -1, 1])
+        condition = Operation(Classifier(one, step=step), random.choice(["=", "<>"]), Literal("A"))
     if random.random() < 0.4:
         more = random.choice([IsNull(At("x", other_one)), Operation(At("y"), ">", Literal(0)), Not(condition)])
         condition = Operation(condition, random.choice(["AND", "OR"]), more)

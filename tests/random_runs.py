@@ -60,7 +60,8 @@ def run_query(random: Random) -> str:
                 singles.append(f"n{name}")
         kind = random.choice([*TYPES, *TYPES, "ANY(A, B)", "ANY(B, C)"])
         sign = random.choice(["", "", "+", "*", "?", "{2}", "{2,}", "{1,2}", "{0,2}"])
-        parts.append(f"{kind}{sign} {name}")
+        mode = random.choice(["first ", "last "]) if sign == "" and random.random() < 0.1 else ""
+        parts.append(f"{mode}{kind}{sign} {name}")
         (loops if sign not in ("", "?") else singles).append(name)
     where = [*(["[id]"] if random.random() < 0.6 else []), *_conditions(random, singles, loops)]
     text = f"EVENT SEQ({', '.join(parts)})"
@@ -69,7 +70,8 @@ def run_query(random: Random) -> str:
     if random.random() < 0.6:
         text += f" WITHIN {random.randint(2, 20)}"
     text += f" {random.choice(STRATEGIES)}"
-    return text + random.choice(["", "", " AFTER MATCH SKIP PAST LAST ROW", " AFTER MATCH SKIP TO NEXT ROW"])
+    text += random.choice(["", "", " AFTER MATCH SKIP PAST LAST ROW", " AFTER MATCH SKIP TO NEXT ROW"])
+    return text + random.choice(["", "", "", "", " CONSUME SHARED", " CONSUME EXCLUSIVE"])
 
 
 def _conditions(random: Random, singles: list[str], loops: list[str]) -> list[str]:

@@ -142,23 +142,28 @@ class Aggregate:
     column: str | None
     variable: str | None = None
     final: bool | None = None
+    distinct: bool = False
 
     def __str__(self) -> str:
         prefix = "" if self.variable is None else f"{self.variable}."
-        return f"{_semantics(self.final)}{self.function}({prefix}{self.column or '*'})"
+        distinct = "DISTINCT " if self.distinct else ""
+        return f"{_semantics(self.final)}{self.function}({distinct}{prefix}{self.column or '*'})"
 
 
 @dataclass(frozen=True)
 class Classifier:
+    """The variable of such a row, or of one some rows from there; there is none outside of the match."""
+
     variable: str | None = None
     first: bool = False
     final: bool | None = None
+    step: int = 0
 
     def __str__(self) -> str:
         text = f"CLASSIFIER({self.variable or ''})"
         if self.first or self.final is not None:
-            return f"{_semantics(self.final)}{'FIRST' if self.first else 'LAST'}({text})"
-        return text
+            text = f"{_semantics(self.final)}{'FIRST' if self.first else 'LAST'}({text})"
+        return f"{'NEXT' if self.step > 0 else 'PREV'}({text}, {abs(self.step)})" if self.step else text
 
 
 @dataclass(frozen=True)
@@ -378,13 +383,15 @@ def value_of(expression: Expression, scope: Scope, running: bool = True) -> Any:
                 return None
             row = (places[offset] if first else places[-1 - offset]).row + step
             return scope.rows[row][column] if 0 <= row < len(scope.rows) else None
-        case Classifier(variable, first, word):
+        case Classifier(variable, first, word, step):
             places = scope.of(variable, final(word))
-            return places[0 if first else -1].variable if places else None
-        case Aggregate(function, name, variable, word):
+            wanted = places[0 if first else -1].row + step if places else None
+            return next((mapped.variable for mapped in scope.whole if mapped.row == wanted), None)
+        case Aggregate(function, name, variable, word, distinct):
             places = scope.of(variable, final(word))
             values = [1 if name is None else scope.rows[mapped.row][name] for mapped in places]
-            return _aggregated(function, [each for each in values if each is not None])
+            there = [each for each in values if each is not None]
+            return _aggregated(function, list(dict.fromkeys(there)) if distinct else there)
         case IsNull(part):
             return value(part) is None
         case Not(part):

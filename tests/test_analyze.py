@@ -253,3 +253,40 @@ def test_on_the_command_line(capsys: pytest.CaptureFixture[str], spark: SparkSes
     assert "What got through\n" in out
     assert out.splitlines()[-3].split() == ["matches", "9", "matches"]
     assert out.splitlines()[-1].startswith("9 matches: of ")
+
+
+RUN_EVENTS = [
+    ("A", 1, 1, 1), ("B", 2, 1, 2), ("C", 4, 1, 0),  # a match
+    ("A", 11, 1, 1), ("A", 12, 1, 1), ("B", 13, 1, 2), ("C", 15, 1, 0),  # two, of which one begins inside of the other
+    ("A", 1, 2, 5), ("B", 2, 2, 2),  # b.v > a.v fails
+    ("A", 1, 3, 0), ("B", 2, 3, 2), ("C", 90, 3, 0),  # out of the window
+    ("A", 1, 4, 0), ("B", 2, 4, 2),  # nothing follows
+    ("A", 1, None, 0),  # no key
+]  # fmt: skip
+
+
+def test_of_runs_it_tells_how_far_they_get(spark: SparkSession) -> None:
+    events = spark.createDataFrame(RUN_EVENTS, "type string, ts bigint, id bigint, v int")
+    text = "EVENT SEQ(A a, B+ b, C c) WHERE [id] AND b.v > a.v AND c.v < 3 WITHIN 10 SKIP TILL NEXT MATCH"
+    shown = sase.compile(f"{text} AFTER MATCH SKIP PAST LAST ROW", CATALOG).analyze(events)
+    assert [" ".join(line.split()) for line in shown.splitlines()] == [
+        "events read 15 events",
+        "of type A, B, C 15",
+        "a type = 'A' 7 events",
+        "b type = 'B' 5 events",
+        "c type = 'C' 3 events",
+        "v < 3 3",
+        "a → b+ → c begun with a 6 runs",
+        "on to b 5 -1",
+        "on to c 4 -1",
+        "within 10 3 -1",
+        "begun behind the last row of a match 2 -1",
+        "matches 2 matches",
+        "",
+        "2 matches: of 6 runs a → b+ → c, 1 does not get to b, 1 does not get to c, 1 is not within 10 and 1 begins "
+        "inside of another match.",
+    ]
+    none = sase.compile("EVENT SEQ(A a, C{2,} c) WHERE [id] AND sum(c.v) > 7 PARTITION CONTIGUITY", CATALOG).analyze(
+        events
+    )
+    assert none.splitlines()[-1].startswith("No match: ")

@@ -258,6 +258,9 @@ def test_a_walk_follows_the_cheapest_order() -> None:
         "c": ("c", "b", "a", "d"),
         "d": ("d", "c", "b", "a"),
     }
+    blocks = {"(a b c d)": (), "((a b)c d)": (("a", "b"),), "((a b)(c d))": (("a", "b"), ("c", "d")), "auto": None}
+    for roadmap, expected in blocks.items():
+        assert plan(query, roadmap=roadmap).branches[0].blocks == expected
     listed = sase.compile(query, CATALOG).explain()
     assert "chosen    dynamic filtering by a.v = b.v, c.v = d.v, roadmap ((a b)(c d))" in listed
     assert listed.count("rejected  dynamic filtering by a.v = b.v, c.v = d.v, roadmap") == 4

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from composition_judge import Events, evaluate_all
 from pyspark.sql import DataFrame, SparkSession
@@ -20,9 +22,13 @@ from sase.cli import main
 from sase.compiler.composition import composed
 from sase.compiler.languages.several import read_all, separated
 from sase.queries import Queries
+from sase.runtime.composed import Kept
+from sase.runtime.events import check
+from sase.runtime.io.tally import Tally
 
 HERE = Path(__file__).parent
 TYPES = {name: {"ts": "bigint", "id": "bigint", "v": "bigint"} for name in "ABC"}
+CATALOG = sase.Catalog(types=TYPES)
 
 
 def compiled(text: str, catalog: sase.Catalog, **options: Any) -> Queries:
@@ -57,7 +63,7 @@ def test_languages_can_be_mixed() -> None:
         PATTERN x:Quiet, y:C WHERE x.id = y.id WITHIN 9 RETURN x.id INTO Loud;
         EVENT Loud l WHERE l.id > 1 RETURN EVENT Big(l.id)
     """
-    queries = compiled(text, sase.Catalog(types=TYPES))
+    queries = compiled(text, CATALOG)
     assert list(queries) == ["Quiet", "Loud", "Big"]
     assert queries.compiled.queries["Loud"].query.variable("x").attributes["id"].kind.sql() == "BIGINT"
 
@@ -89,6 +95,29 @@ TIED = {
     "Either": "EVENT AND(A a, C c) WHERE [id] WITHIN 3 RETURN EVENT Either(a.id)",
     "Next": "EVENT SEQ(Hit h, C c, Either y) WITHIN 3 RETURN EVENT Next(h.v, c.id)",
 }
+RUNS = {
+    "Pair": "EVENT SEQ(A a, B{1,2} b) WHERE [id] PARTITION CONTIGUITY RETURN EVENT Pair(a.id, last(b.v) AS v)",
+    "Next": "EVENT SEQ(Pair p, C+ c, Pair q) WHERE [id] WITHIN 20 SKIP TILL NEXT MATCH "
+    "RETURN EVENT Next(p.id, count(c) AS n, q.v)",
+}
+RUN_OF_RESULTS = {
+    "Hit": "EVENT SEQ(last A a, C c) WHERE [id] WITHIN 5 RETURN EVENT Hit(a.id, a.v)",
+    "Run": "EVENT SEQ(Hit h, B+ b, Hit i) WHERE [id] WITHIN 15 SKIP TILL NEXT MATCH "
+    "RETURN EVENT Run(h.id, count(b) AS n)",
+}
+
+
+def apart(seed: int) -> Events:
+    """No two of them at one time."""
+    return [{**event, "ts": at} for at, event in enumerate(events(seed, order=False, count=90))]
+
+
+COUNTED = {
+    "Hit": CHAIN["Hit"],
+    "Above": "EVENT SEQ(Hit h, A a) WHERE a.v >= avg*(h.v) WITHIN 9 RETURN EVENT Above(a.id, avg*(h.v) AS m)",
+    "Rising": "EVENT SEQ(Hit h, B b) WHERE h.v >= coalesce(avg+(h.v), 0) WITHIN 9 "
+    "RETURN EVENT Rising(b.id, h.v / 1 AS m)",
+}
 
 
 def events(seed: int, order: bool, count: int = 45) -> Events:
@@ -114,8 +143,9 @@ def frame(spark: SparkSession, rows: Events) -> DataFrame:
 def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
     """All of them in one Spark job."""
     expected, frames = dict[str, Counter[str]](), list[DataFrame]()
-    for number, (queries, order) in enumerate([(CHAIN, None), (CHAIN, None), (TIED, "n")]):
-        rows, catalog = events(number, bool(order)), sase.Catalog(types=TYPES, order=order)
+    for number, (queries, order) in enumerate([(CHAIN, None), (CHAIN, None), (TIED, "n"), (RUNS, None)]):
+        rows = apart(number) if queries is RUNS else events(number, bool(order))
+        catalog = sase.Catalog(types=TYPES, order=order)
         for name, found in evaluate_all(queries, catalog, rows).items():
             assert found, "a query without results shows nothing"
             expected[f"{number} {name}"] = bag(found)
@@ -130,25 +160,76 @@ def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
     assert {name: bag(rows) for name, rows in found.items()} == expected
 
 
-def test_a_stream_gives_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
-    """Its last query has all others in it: four operators with a state, one behind the other, in micro-batches."""
-    rows = events(1, False)
-    expected = evaluate_all(CHAIN, sase.Catalog(types=TYPES), rows)
+def test_events_are_read_once_and_forgotten(spark: SparkSession, tmp_path: Path) -> None:
+    """As a job runs its queries, one after the other: all of them read the events, and one of them read results."""
+    rows = events(0, False)
+    passed = spark.sparkContext.accumulator(0)
+
+    def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            passed.add(batch.num_rows)
+            yield batch
+
+    given = frame(spark, rows)
+    job = compiled(
+        ";".join([CHAIN["Hit"], CHAIN["Lone"], CHAIN["Late"].replace("Both x", "Lone x")]), CATALOG
+    ).batch_jobs
+    with Kept() as keep:
+        found = job.find_all(given.mapInArrow(counted, given.schema), keep=keep)
+        kept = {name: found[name].is_cached for name in found}
+        assert all(result.collect() for result in found.values()), "a query without results shows nothing"
+    assert kept == {"Hit": True, "Lone": True, "Late": False}
+    assert passed.value == len(rows)
+    assert not any(result.is_cached for result in found.values())
+    given.write.parquet(str(tmp_path / "events"))
+    with Kept() as keep:
+        columns = keep(check(spark.read.parquet(str(tmp_path / "events")), job.SOURCE, Tally()))
+        assert not columns.is_cached, "to read columns again takes less than to keep them"
+
+
+def arriving(spark: SparkSession, rows: Events, folder: Path, size: int) -> DataFrame:
+    """The events in micro-batches of that size, up to 3 late, and behind them time goes on."""
     random = Random(5)
     arrival = sorted(rows, key=lambda row: row["ts"] + random.randint(0, 3))
-    batches = [arrival[begin : begin + 23] for begin in range(0, len(arrival), 23)]
-    batches.append([{"type": "-", "ts": 1000, "id": 0, "v": 0}])  # and time goes on
+    batches = [arrival[begin : begin + size] for begin in range(0, len(arrival), size)]
+    batches.append([{"type": "-", "ts": 1000, "id": 0, "v": 0}])
     for number, batch in enumerate(batches):
-        file = tmp_path / f"{number}.json"
+        file = folder / f"{number}.json"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in batch))
         os.utime(file, (1_000_000_000 + number, 1_000_000_000 + number))
     stream = spark.readStream.schema("type string, ts bigint, id bigint, v bigint").option("maxFilesPerTrigger", 1)
-    queries = compiled(";".join(CHAIN.values()), sase.Catalog(types=TYPES))
-    results = queries.run(stream.json(str(tmp_path)), max_delay=3, buckets=2)
-    running = results["Late"].writeStream.format("memory").queryName("composed").trigger(availableNow=True).start()
+    return stream.json(str(folder))
+
+
+def followed(spark: SparkSession, results: DataFrame, name: str) -> Events:
+    running = results.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     assert running.awaitTermination(300)
-    found = [row.asDict() for row in spark.table("composed").collect()]
-    assert bag(found) == bag(expected["Late"])
+    return [row.asDict() for row in spark.table(name).collect()]
+
+
+@pytest.mark.parametrize(("queries", "rows"), [(CHAIN, events(1, order=False)), (RUN_OF_RESULTS, apart(3))])
+def test_a_stream_gives_the_same_results(
+    queries: dict[str, str], rows: Events, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its last query has all others in it: up to four operators with a state, one behind the other."""
+    *_, last = queries
+    expected = evaluate_all(queries, CATALOG, rows)[last]
+    results = compiled(";".join(queries.values()), CATALOG).run(
+        arriving(spark, rows, tmp_path, len(rows) // 3), max_delay=3, buckets=2
+    )
+    assert expected, "a query without results shows nothing"
+    assert bag(followed(spark, results[last], "composed")) == bag(expected)
+
+
+def test_what_has_arrived_and_what_is_in_results_may_be_results_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    """They come behind the watermark, and all those that are certain by it before anything of their time is counted."""
+    rows, queries = events(1, False), compiled(";".join(COUNTED.values()), CATALOG)
+    wanted = ("Above", "Rising")
+    at_rest = queries.run(frame(spark, rows))
+    streams = queries.run(arriving(spark, rows, tmp_path, 23), max_delay=3, buckets=1)
+    expected = [row.asDict() for name in wanted for row in at_rest[name].collect()]
+    assert {row["type"] for row in expected} == {*wanted}, "a query without results shows nothing"
+    assert bag(followed(spark, streams["Above"].union(streams["Rising"]), "counted")) == bag(expected)
 
 
 # ---- the command line ---------------------------------------------------------------------------
@@ -168,4 +249,11 @@ def test_every_result_has_a_folder(spark: SparkSession, tmp_path: Path, capsys: 
     assert "there are several: name a folder" in capsys.readouterr().err
     assert main(["explain", *given]) == 0
     assert "Next ← Hit, B" in capsys.readouterr().out
+    assert main(["explain", *given, "--as", "sase"]) == 0
+    again = tmp_path / "again.sase"
+    again.write_text(capsys.readouterr().out)
+    assert main(["run", str(again), "--events", str(readings), "--html", str(tmp_path / "page.html")]) == 0
+    assert "Hit  " in (shown := capsys.readouterr()).out and "wrote" in shown.err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(f"<h1>{name}</h1>" in page for name in ("Hit", "Next"))
     assert main(["check", str(query)]) == 0

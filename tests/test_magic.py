@@ -85,12 +85,26 @@ def test_a_cell_of_sql_is_run_over_variables_tables_and_views(shell: Interactive
     assert (
         [row.n for row in shell.user_ns["rises"].collect()] == [row.n for row in spark.table("rises").collect()] == [3]
     )
-    assert "rises" in str(shown.outputs[0].data["text/plain"])
+    assert "rises: 1 row · " in str(shown.outputs[0].data["text/plain"])
+    fell = (
+        run(shell, "fell --count", "SELECT at FROM ticks ORDER BY price DESC")
+        .outputs[0]
+        .data["text/plain"]
+        .splitlines()
+    )
+    assert [line.strip() for line in fell[2:-1]] == ["3", "2", "1", "4"] and fell[-1].startswith("fell: 4 rows · ")
     assert "def find_matches(" in str(run(shell, "rises --job", cell).outputs[0].data["text/plain"])
     automaton, plan = run(shell, "rises --explain", cell).outputs
     assert "UP → UP | end" in automaton.data["text/plain"] and "MATCH_RECOGNIZE" in plan.data["text/plain"]
     assert "--events is not for SQL" in fail(shell, "rises --events ticks", cell)
     assert "these do not stream: leave it out" in fail(shell, "rises --stream", cell)
+
+
+def test_a_cell_of_telegraphcq_begins_like_sql_and_is_none(shell: InteractiveShell) -> None:
+    cell = """SELECT x.id FROM `SHELF-READING` x, `EXIT-READING` z PARTITION BY id
+              EVENT FOLLOWS(x, z, '12 hours') WHERE z.id = 1017"""
+    assert "left: " in str(run(shell, "left --events readings", cell).outputs[0].data["text/plain"])
+    assert {row.id for row in shell.user_ns["left"].collect()} == {1017}
 
 
 def test_the_name_may_be_left_out_and_events_may_stand_in_from(shell: InteractiveShell) -> None:

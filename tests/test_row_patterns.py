@@ -47,8 +47,12 @@ from tests.row_judge import MatchNumber as MatchNumber_
 KINDS = {"t": pa.int64(), "x": pa.int64(), "y": pa.int32(), "row": pa.int64(), "g": pa.int64()}
 
 
-def compiled(clause: Clause) -> tuple[RowPlan, ModuleType]:
-    found = compile_statement(text_of(clause, "t", ["g"], ["t", "row"]), "q.sql", "spark", version="0")
+def written(clause: Clause) -> str:
+    return text_of(clause, "t", ["g"], ["t", "row"])
+
+
+def compiled(text: str) -> tuple[RowPlan, ModuleType]:
+    found = compile_statement(text, "q.sql", "spark", version="0")
     module = ModuleType("job")
     exec(compile(found.job, "job", "exec"), module.__dict__)
     return found.statement.views[0].plan, module
@@ -57,9 +61,7 @@ def compiled(clause: Clause) -> tuple[RowPlan, ModuleType]:
 def in_sqlite(rows: list[dict[str, Any]], expressions: dict[str, str]) -> list[dict[str, Any]]:
     """Values of single rows. SQLite has 0 and 1 for truth values."""
     names = list(rows[0])
-    truths = {
-        name for name, sql in expressions.items() if isinstance(sqlglot.parse_one(sql, read="spark"), exp.Predicate)
-    }
+    truths = truths_of(expressions)
     with sqlite3.connect(":memory:") as base:
         base.execute(f"CREATE TABLE t ({', '.join(names)})")
         marks = ", ".join("?" * len(names))
@@ -71,6 +73,12 @@ def in_sqlite(rows: list[dict[str, Any]], expressions: dict[str, str]) -> list[d
         {name: bool(value) if name in truths and value is not None else value for name, value in row.items()}
         for row in answers
     ]
+
+
+def truths_of(expressions: dict[str, str]) -> set[str]:
+    return {
+        name for name, sql in expressions.items() if isinstance(sqlglot.parse_one(sql, read="spark"), exp.Predicate)
+    }
 
 
 def partition(plan: RowPlan, group: int, rows: list[Row]) -> list[dict[str, Any]]:
@@ -100,13 +108,12 @@ def kind_of(measure: Measure) -> pa.DataType:
             return pa.string() if not hasattr(measure, "column") else KINDS.get(measure.column, pa.int64())
 
 
-def found_by_operator(clause: Clause, groups: list[list[Row]], random: Random, jit: bool) -> list[dict[str, Any]]:
-    plan, module = compiled(clause)
+def found_by_operator(text: str, groups: list[list[Row]], random: Random, jit: bool) -> list[dict[str, Any]]:
+    plan, module = compiled(text)
     rows = [row for group, part in enumerate(groups) for row in partition(plan, group, part)]
     names = ("g", "row", "t", "x", "y", *plan.neighbours, *plan.terms, "bits")
     columns = {name: [row[name] for row in rows] for name in names}
-    truths = [name for name in plan.terms if any(isinstance(value, bool) for value in columns[name])]
-    kinds = {**KINDS, **dict.fromkeys(truths, pa.bool_())}
+    kinds = {**KINDS, **dict.fromkeys(truths_of(plan.terms), pa.bool_())}
     table = pa.table({name: pa.array(columns[name], kinds.get(name, pa.int64())) for name in names})
     values: dict[str, Measure] = module.MATCHES_VALUES
     one = plan.shown == "one row"
@@ -169,7 +176,7 @@ def agree(seed: int, jit: bool, running: bool = False, overlapping: bool = False
     except SkipError:
         wanted = "error"
     try:
-        found: Any = ordered(found_by_operator(clause, groups, random, jit))
+        found: Any = ordered(found_by_operator(written(clause), groups, random, jit))
     except SaseRunError:
         found = "error"
     assert found == wanted, f"seed {seed}\n{text_of(clause, 't', ['g'], ['t'])}\n{groups}"
@@ -212,7 +219,11 @@ def test_all_ways_of_an_order_come_before_the_next_order_of_permute() -> None:
         {"n": Aggregate("count", None)},
     )
     rows: list[Row] = [{"t": at, "x": value, "y": 0} for at, value in enumerate([1, 0, 1])]
-    assert found_by_operator(clause, [rows], Random(0), jit=False) == expected(clause, [rows]) == [{"g": 0, "n": 3}]
+    assert (
+        found_by_operator(written(clause), [rows], Random(0), jit=False)
+        == expected(clause, [rows])
+        == [{"g": 0, "n": 3}]
+    )
 
 
 def test_equal_rows_take_linear_time() -> None:
@@ -237,7 +248,7 @@ def test_matches_that_overlap_take_linear_time() -> None:
         measures={"n": Aggregate("count", None), "last": At("y"), "kind": Classifier(first=True), "at": MatchNumber_()},
         skip="TO NEXT ROW",
     )
-    _, module = compiled(clause)
+    _, module = compiled(written(clause))
     rows = 200_000
     names = ("g", "row", "t", "y", "bits")
     table = pa.table({name: np.arange(rows) if name in ("row", "y") else np.ones(rows, np.int64) for name in names})
@@ -293,6 +304,25 @@ TIMES = pa.array([datetime(2026, 3, 1, hour) for hour in (1, 2, 9, 10)], pa.time
         ("x / A.x > 1", {"x": pa.array([0, 5, 6, 7])}, [1, 3]),
         ("NOT A.x", {"x": pa.array([True, True, False, None])}, [1, 1, 2]),
         ("first(x, 1) IS NULL OR count(x) < 3", {"x": pa.array([1, 2, 3, 4])}, [2, 2]),
+        ("abs(x - A.x) < 3", {"x": pa.array([5, 3, 8, 6])}, [2, 2]),
+        ("abs(x - A.x) <= 0.5", {"x": pa.array([1.0, 1.5, 3.0, 2.5])}, [2, 2]),
+        ("coalesce(A.y, 2.5) > x", {"x": pa.array([1, 2, 3, 1]), "y": pa.array([None, 5, 1, 1])}, [2, 1, 1]),
+        ("greatest(A.x, y) = y", {"x": pa.array([2, 1, 4, 1]), "y": pa.array([0, 2, 1, None])}, [2, 1, 1]),
+        ("least(A.x, x) = A.x", {"x": pa.array(["b", "c", "a", "a"])}, [2, 2]),
+        (
+            "CASE WHEN A.x > x THEN y ELSE A.y END > x",
+            {"x": pa.array([3, 1, 4, 5]), "y": pa.array([0, 2, 9, 0])},
+            [2, 2],
+        ),
+        (
+            "CASE A.x WHEN x THEN y ELSE A.y END > x",
+            {"x": pa.array([1, 1, 4, 3]), "y": pa.array([0, 2, 5, 1])},
+            [2, 2],
+        ),
+        ("x IS NOT DISTINCT FROM A.x", {"x": pa.array([None, None, 1, 1])}, [2, 2]),
+        ("count(DISTINCT x) <= 2", {"x": pa.array(["a", "b", "a", "c"])}, [3, 1]),
+        ("sum(DISTINCT x) <= 3", {"x": pa.array([0.0, -0.0, 3.0, 1.0])}, [3, 1]),
+        ("PREV(CLASSIFIER()) = 'A'", {"x": pa.array([1, 1, 1, 1])}, [2, 2]),
     ],
 )
 def test_types_in_conditions(condition: str, columns: dict[str, pa.Array], expected: list[int]) -> None:
@@ -307,6 +337,11 @@ def test_types_in_conditions(condition: str, columns: dict[str, pa.Array], expec
             "x > A.y",
             {"x": pa.array([1, 2]), "y": pa.array(["a", "b"])},
             "> does not go with a number and a y: cast one",
+        ),
+        (
+            "coalesce(A.x, y) = 1",
+            {"x": pa.array([1, 2]), "y": pa.array(["a", "b"])},
+            "a y and a number are no values of one kind",
         ),
         ("sum(x) > 1", {"x": pa.array(["a", "b"])}, r"sum\(x\) adds up numbers, and these are string"),
         ("x + A.x", {"x": pa.array([1, 2])}, "the condition of B is no truth value"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -14,14 +14,15 @@ from brute_force import evaluate
 from effort import tries
 from pyspark.sql import SparkSession
 from random_queries import Case
-from random_runs import CATALOG, run_case
+from random_runs import CATALOG, events, run_case
 from test_nested_patterns import compare
 from test_random_queries import compiled, frame
 
 import sase
-from sase.compiler.plan.physical import Runs
+from sase.compiler.plan.physical import Choose, Runs
 from sase.pictures.plan import plan
 from sase.runtime.errors import SaseRunError
+from sase.runtime.operator.choice import choose_runs
 from sase.runtime.operator.rows import Task, run
 from sase.runtime.row_pattern import Over
 
@@ -74,6 +75,11 @@ STREAM = "a1 b2 d3 b4 c5 a6 b7 c8"
         ("SEQ(A a, C c) SKIP TILL NEXT MATCH", "a1 a2 c3", ["a1 c3", "a2 c3"]),
         ("SEQ(A a, C c) SKIP TILL NEXT MATCH AFTER MATCH SKIP PAST LAST ROW", "a1 a2 c3", ["a1 c3"]),
         ("SEQ(A a, C c) WITHIN 2 SKIP TILL NEXT MATCH", "a1 a2 c3", ["a2 c3"]),
+        # Among the matches that one event completes; and each event in those of one moment.
+        ("SEQ(first A a, C c) SKIP TILL NEXT MATCH", "a1 a2 c3 a4 c5", ["a1 c3", "a4 c5"]),
+        ("SEQ(last A a, B+ b, C c) SKIP TILL NEXT MATCH", "a1 b2 a3 b4 c5", ["a3 [b4] c5"]),
+        ("SEQ(A a, B b) SKIP TILL NEXT MATCH CONSUME EXCLUSIVE", "a1 a2 b3 b4", ["a1 b3", "a2 b3"]),
+        ("SEQ(A a, B{2} b) SKIP TILL NEXT MATCH CONSUME EXCLUSIVE", "a1 b2 a3 b4 b5", ["a1 [b2 b4]"]),
     ],
 )
 def test_the_judge(query: str, given: str, expected: list[str]) -> None:
@@ -83,23 +89,26 @@ def test_the_judge(query: str, given: str, expected: list[str]) -> None:
 # ---- the worker ---------------------------------------------------------------------------------
 
 
-def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str, Any]]:
-    """What the job would do, with SQLite in the place of Spark: the matches by the numbers of their events."""
-    query = sase.compile(case.query, case.catalog)
-    step = query.compiled.physical.only(Runs)
-    assert step is not None
-    job = query.batch_job
+def relevant(step: Runs, events: list[dict[str, Any]], event: Mapping[str, str]) -> pa.Table:
+    """What the job makes of single events, with SQLite in the place of Spark; `event` are columns, in SQL, by name."""
     names = ["ts", "type", "id", "v", "number"]
     database = sqlite3.connect(":memory:")
     database.execute("CREATE TABLE events (ts INTEGER, type TEXT, id INTEGER, v INTEGER, number INTEGER)")
-    database.executemany(
-        "INSERT INTO events VALUES (?, ?, ?, ?, ?)", ([row[name] for name in names] for row in case.events)
-    )
+    database.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?)", ([row[name] for name in names] for row in events))
     bits = " + ".join(f"{1 << bit} * (({sql}) IS TRUE)" for bit, sql in enumerate(step.pattern.fills.values()))
     terms = step.pattern.terms
     numbers = {name for name, sql in terms.items() if sql.startswith("CASE") and sql.endswith("END")}
-    columns = {"_sase_time": "ts", "_sase_symbols": bits, "_sase_event": "number", "id": "id", "v": "v", **terms}
     order = ", ".join([*step.keys, "ts"])
+    number = f"row_number() OVER (ORDER BY {order})"
+    columns = {
+        "_sase_time": "ts",
+        "_sase_symbols": bits,
+        "_sase_number": number,
+        "id": "id",
+        "v": "v",
+        **event,
+        **terms,
+    }
     rows = database.execute(
         f"SELECT {', '.join(columns.values())} FROM events WHERE {step.relevant or 'true'} ORDER BY {order}"
     ).fetchall()
@@ -109,19 +118,31 @@ def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str
         pa.array([None if cell is None else kind.to_pandas_dtype()(cell) for cell in each], kind)
         for each, kind in zip(values, kinds, strict=True)
     ]
-    table = pa.table(arrays, names=list(columns))
+    return pa.table(arrays, names=list(columns))
+
+
+def measures_of(job: Any, event: pa.DataType) -> tuple[tuple[str, Any, pa.DataType], ...]:
+    return tuple(
+        (name, value, pa.list_(event) if isinstance(value, Over) else event) for name, value in job.VALUES.items()
+    )
+
+
+def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str, Any]]:
+    """What the job would do: the matches by the numbers of their events."""
+    query = sase.compile(case.query, case.catalog)
+    step = query.compiled.physical.only(Runs)
+    assert step is not None
+    job = query.batch_job
+    table = relevant(step, case.events, {"_sase_event": "number"})
     task = Task(
         pattern=job.PATTERN,
-        names=tuple(columns),
+        names=tuple(table.column_names),
         by=tuple(job.ORDER.by),
         order=("_sase_time",),
         symbols="_sase_symbols",
         shown="one row",
         kept=(),
-        measures=tuple(
-            (name, value, pa.list_(pa.int64()) if isinstance(value, Over) else pa.int64())
-            for name, value in job.VALUES.items()
-        ),
+        measures=measures_of(job, pa.int64()),
         batch_rows=3,
         chunk_rows=chunk_rows,
         jit=jit,
@@ -129,7 +150,14 @@ def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str
         refuse_ties=True,
     )
     shown = {value: name for name, value in step.values.items()}
-    for batch in run(task, iter(table.to_batches(max_chunksize=2))):
+    batches = run(task, iter(table.to_batches(max_chunksize=2)))
+    if step.chosen:
+        places = {name: at for at, name in enumerate(job.VALUES)}
+        (choice,) = query.compiled.physical.every(Choose)
+        numbers, *columns = (places[name] for name in step.chosen)
+        modes = [(column, mode) for column, (_, mode) in zip(columns, choice.select, strict=True)]
+        batches = choose_runs(numbers, modes, choice.exclusive, batches)
+    for batch in batches:
         for row in batch.to_pylist():
             looked_up = dict(zip(job.VALUES, row.values(), strict=False))
             yield {shown[name]: value for name, value in looked_up.items() if name in shown}
@@ -190,7 +218,9 @@ def test_pictures_show_loops() -> None:
 
 
 def test_random_runs_in_spark(spark: SparkSession) -> None:
-    cases = [run_case(Random(seed)) for seed in range(6)]
+    cases = [run_case(Random(seed)) for seed in range(5)]
+    chosen = "EVENT SEQ(last A a, ANY(B, C)+ b, C c) WHERE [id] AND count(b) >= 2 WITHIN 30 SKIP TILL NEXT MATCH"
+    cases.append(Case(f"{chosen} CONSUME EXCLUSIVE", CATALOG, events(Random(0), 60)))
     compare(
         (f"{number}: {case.query}", case, compiled(case).run(frame(spark, case))) for number, case in enumerate(cases)
     )

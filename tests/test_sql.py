@@ -26,7 +26,7 @@ DAY = datetime(2011, 4, 1)
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(spark: SparkSession) -> None:
-    """Prices a day, as Oracle's guide to SQL for pattern matching has them for ACME."""
+    """Prices a day, much as Oracle's guide to SQL for pattern matching has them for ACME."""
     rows = [
         (name, DAY + timedelta(days=at), price) for name, prices in TICKER.items() for at, price in enumerate(prices)
     ]
@@ -57,7 +57,7 @@ SELECT * FROM ticker MATCH_RECOGNIZE (
 
 
 def test_v_shapes_one_row_each() -> None:
-    """Oracle's first example: three V shapes, of which the next begins where the one before has ended."""
+    """As in Oracle's first example, the next V shape begins where the one before has ended."""
     text = V_SHAPE.format("", "", "", "ONE ROW PER MATCH AFTER MATCH SKIP TO LAST UP")
     assert list(map(tuple, sase.sql(text, "oracle").collect())) == [
         ("ACME", day(5), day(6), day(10)),
@@ -68,7 +68,7 @@ def test_v_shapes_one_row_each() -> None:
 
 
 def test_v_shapes_all_rows() -> None:
-    """Oracle's second example: running values come with each row, final ones are known from the first."""
+    """As in Oracle's second example: running values come with each row, final ones are known from the first."""
     more = ", MATCH_NUMBER() AS match_num, CLASSIFIER() AS var_match"
     text = V_SHAPE.format("FINAL ", "RUNNING ", more, "ALL ROWS PER MATCH AFTER MATCH SKIP TO LAST UP")
     found = sase.sql(text, "oracle").where("match_num = 2").orderBy("tstamp")
@@ -126,6 +126,14 @@ def test_aggregates_that_spark_computes_of_arrays(spark: SparkSession) -> None:
         "count(DISTINCT price)": "count(DISTINCT price)",
         "avg(DISTINCT price)": "avg(DISTINCT price)",
         "max(DISTINCT price)": "max(price)",
+        "sum(DISTINCT price)": "sum(DISTINCT price)",
+        "sum(DISTINCT CAST(price AS DECIMAL(6, 2)))": "sum(DISTINCT CAST(price AS DECIMAL(6, 2)))",
+        "stddev_pop(DISTINCT price)": "stddev_pop(DISTINCT price)",
+        "count(DISTINCT price, day(tstamp) % 2)": "count(DISTINCT price, day(tstamp) % 2)",
+        "count(*) FILTER (WHERE price > 3)": "count_if(price > 3)",
+        "sum(price) FILTER (WHERE price > 3)": "sum(price) FILTER (WHERE price > 3)",
+        "string_agg(CLASSIFIER(), '') = repeat('A', CAST(count(*) AS INT))": "true",
+        "max(CLASSIFIER(NONE))": "CAST(NULL AS STRING)",
         "sort_array(array_agg(DISTINCT price))": "sort_array(collect_set(price))",
         "stddev(NONE.price)": "CAST(NULL AS DOUBLE)",
         "count_if(NONE.price > 1)": "0L",
@@ -270,6 +278,23 @@ LABELS = """ORDER BY rowtime MEASURES match_number() AS match, RUNNING LAST(pric
   ALL ROWS PER MATCH AFTER MATCH SKIP PAST LAST ROW PATTERN (A B+ C+)
   DEFINE B AS B.price < PREV(B.price), C AS C.price > PREV(C.price)"""
 
+ACME = days("ACME", 12, 17, 19, 21, 25, 12, 15, 20, 24, 25, 19, 15, 25, 25, 14, 12, 14, 24, 23, 22)
+ACME_V = """PARTITION BY symbol ORDER BY rowtime
+  MEASURES {}
+  AFTER MATCH SKIP TO LAST UP PATTERN (STRT DOWN+ UP+)
+  DEFINE DOWN AS DOWN.price < PREV(DOWN.price), UP AS UP.price > PREV(UP.price)"""
+VISITS = [
+    *((1, "Mary"), (2, "Sam"), (11, "Mary"), (12, "Sam"), (22, "Sam"), (23, "Mary"), (32, "Sam"), (34, "Mary")),
+    *((43, "Sam"), (44, "Mary"), (47, "Sam"), (48, "Sam"), (53, "Mary"), (59, "Sam"), (60, "Sam"), (63, "Mary")),
+    (68, "Sam"),
+]
+CLICKED = [(name, datetime(2011, 4, 1), at) for at, name in VISITS]
+NEARBY = """PARTITION BY symbol ORDER BY price
+  MEASURES {} PATTERN (B S*) DEFINE S AS S.price - PREV(S.price) <= 10"""
+SESSIONS = {("Mary", 1): (1, 11), ("Mary", 2): (23,), ("Mary", 3): (34, 44, 53, 63), ("Sam", 1): (2, 12, 22, 32)}
+SESSIONS |= {("Sam", 2): (43, 47, 48), ("Sam", 3): (59, 60, 68)}
+ABCD = days("ABCD", 50, 36, 39, 42, 30, 47, 71, 80, 75, 63)
+
 PRINTED: list[tuple[str, str, list[tuple[Any, ...]], list[str], list[tuple[Any, ...]]]] = [
     # Flink's page on MATCH_RECOGNIZE: falling prices; averages below 15; greedy and reluctant; sums below 30. (Where it
     # goes on at the next row, its page leaves out the last match: a greedy loop gives no row back there.)
@@ -288,10 +313,45 @@ PRINTED: list[tuple[str, str, list[tuple[Any, ...]], list[str], list[tuple[Any, 
     ("spark", LAST_PRICE, seconds(10, 11, 12, 13, 14, 16), ["last_price"], [(16,)]),
     ("spark", LAST_PRICE.replace("B*", "B*?"), seconds(10, 11, 12, 13, 14, 16), ["last_price"], [(13,), (16,)]),
     ("spark", SUMS, seconds(7, 9, 10, 5, 10, 7, 14), ["total", "taken"], [(26, 4), (17, 3)]),
-    # Snowflake's introduction: V shapes of two companies.
+    # Oracle's guide: V shapes in one row each, and with what is known at each row; sessions of clicks, and how long.
+    (
+        "oracle", ACME_V.format(
+            "day(STRT.rowtime) AS s, day(LAST(DOWN.rowtime)) AS b, day(LAST(UP.rowtime)) AS e ONE ROW PER MATCH"
+        ), ACME, ["s", "b", "e"], [(5, 6, 10), (10, 12, 13), (14, 16, 18)],
+    ),
+    (
+        "oracle", ACME_V.format(
+            "MATCH_NUMBER() AS n, CLASSIFIER() AS v, FINAL COUNT(UP.rowtime) AS up_days, FINAL COUNT(rowtime) AS days, "
+            "RUNNING COUNT(rowtime) AS so_far, price - STRT.price AS dif ALL ROWS PER MATCH"
+        ), ACME, ["n", "v", "up_days", "days", "so_far", "dif", "price"],
+        [(1, "STRT", 4, 6, 1, 0, 25), (1, "DOWN", 4, 6, 2, -13, 12), (1, "UP", 4, 6, 3, -10, 15),
+         (1, "UP", 4, 6, 4, -5, 20), (1, "UP", 4, 6, 5, -1, 24), (1, "UP", 4, 6, 6, 0, 25),
+         (2, "STRT", 1, 4, 1, 0, 25), (2, "DOWN", 1, 4, 2, -6, 19), (2, "DOWN", 1, 4, 3, -10, 15),
+         (2, "UP", 1, 4, 4, 0, 25), (3, "STRT", 2, 5, 1, 0, 25), (3, "DOWN", 2, 5, 2, -11, 14),
+         (3, "DOWN", 2, 5, 3, -13, 12), (3, "UP", 2, 5, 4, -11, 14), (3, "UP", 2, 5, 5, -1, 24)],
+    ),
+    (
+        "oracle", NEARBY.format("MATCH_NUMBER() AS session_id ALL ROWS PER MATCH"), CLICKED,
+        ["price", "symbol", "session_id"],
+        [(at, name, number) for (name, number), times in SESSIONS.items() for at in times],
+    ),
+    (
+        "oracle", NEARBY.format(
+            "MATCH_NUMBER() AS session_id, COUNT(*) AS clicks, FIRST(price) AS since, LAST(price) - FIRST(price) AS t"
+        ), CLICKED, ["symbol", "session_id", "clicks", "since", "t"],
+        [(name, number, len(times), times[0], times[-1] - times[0]) for (name, number), times in SESSIONS.items()],
+    ),
+    # Snowflake's introduction: all rows of the V shapes of a company, and those of two in one row each.
+    (
+        "snowflake", V_ROWS.replace("count(*) AS taken", "match_sequence_number() AS msq, classifier() AS cl").replace(
+            "AFTER MATCH", "ALL ROWS PER MATCH AFTER MATCH"
+        ), ABCD, ["n", "msq", "cl", "price"],
+        [(1, 1, "BEFORE", 50), (1, 2, "DOWN", 36), (1, 3, "UP", 39), (1, 4, "UP", 42), (2, 1, "BEFORE", 42),
+         (2, 2, "DOWN", 30), (2, 3, "UP", 47), (2, 4, "UP", 71), (2, 5, "UP", 80)],
+    ),
     (
         "snowflake", V_ROWS,
-        [*days("ABCD", 50, 36, 39, 42, 30, 47, 71, 80, 75, 63), *days("XYZ", 89, 24, 37, 63, 65, 56, 50, 54, 30, 32)],
+        [*ABCD, *days("XYZ", 89, 24, 37, 63, 65, 56, 50, 54, 30, 32)],
         ["symbol", "n", "begun", "ended", "taken", "decreases", "increases"],
         [("ABCD", 1, 50, 42, 4, 1, 2), ("ABCD", 2, 42, 80, 5, 1, 3), ("XYZ", 1, 89, 65, 5, 1, 3),
          ("XYZ", 2, 65, 54, 4, 2, 1), ("XYZ", 3, 54, 32, 3, 1, 1)],

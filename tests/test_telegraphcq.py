@@ -19,13 +19,32 @@ from together import together
 from worked_examples import Example, examples
 
 import sase
+from sase.arguments import is_sql
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import SaseError
-from sase.compiler.languages.registry import read
+from sase.compiler.languages.registry import read, recognised
 from sase.pictures import variants
 
 EXAMPLES = examples("telegraphcq")
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("SELECT a.* FROM A a EVENT a", "telegraphcq"),
+        ("-- misspelled\nselect * from A a, B b event FOLOWS(a, b, 5)", "telegraphcq"),
+        ("SELECT B.* FROM Book B, Checkout C PARTITION BY book_id BOTH(B, C, ‘1 min’)", "telegraphcq"),
+        ("WITH E1 as (SELECT * FROM s WHERE t = 1) (SELECT * FROM E1[RANGE BY ‘9’], s[RANGE BY ‘9’])", "telegraphcq"),
+        ("SELECT event FROM visits event WHERE event IN (1, 2) ORDER BY event DESC", "SQL"),
+        ("WITH a AS (SELECT 1 AS event) SELECT event FROM a", "SQL"),
+        ("PATTERN x:A", "vdms-pq"),
+        ("FROM s EVENT A a", "sase"),
+    ],
+)
+def test_the_first_words_tell_the_language(text: str, language: str) -> None:
+    assert is_sql(text, "") is (language == "SQL")
+    assert recognised(text).name == ("sase" if language == "SQL" else language)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)

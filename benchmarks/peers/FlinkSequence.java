@@ -1,9 +1,11 @@
 // SEQ(E1, …, EL) [with negated components] WITHIN W in Flink CEP. Prints the number of matches and the seconds.
 //
-//   FlinkSequence FILE COLUMNS LENGTH WINDOW KEYS NEGATIONS CONDITIONS PARALLELISM
+//   FlinkSequence FILE COLUMNS LENGTH WINDOW KEYS NEGATIONS CONDITIONS PARALLELISM LOOP
 //
 // FILE holds rows of COLUMNS big-endian longs: time, number of the type, attr1, attr2, … KEYS are attribute numbers,
-// NEGATIONS places, CONDITIONS as e1.attr3<e2.attr3; all three are separated by commas and may be empty.
+// NEGATIONS places, CONDITIONS as e1.attr3<e2.attr3; all three are separated by commas and may be empty. With a LOOP,
+// each event is followed by the next that fits, and the component of that number comes one or more times (0: none does);
+// without one (-1), by any that fits.
 
 import java.nio.LongBuffer;
 import java.nio.channels.FileChannel;
@@ -80,6 +82,7 @@ public final class FlinkSequence {
     static org.apache.flink.cep.pattern.Pattern<Event, ?> pattern(String[] arguments) {
         int length = Integer.parseInt(arguments[2]);
         int[] negations = numbers(arguments[5]);
+        int loop = Integer.parseInt(arguments[8]);
         var pattern = org.apache.flink.cep.pattern.Pattern.<Event>begin("e1").where(fills(1, arguments[6]));
         for (int number = 2; number <= length; number++) {
             for (int n = 0; n < negations.length; n++) {
@@ -87,7 +90,11 @@ public final class FlinkSequence {
                     pattern = pattern.notFollowedBy("n" + (n + 1)).where(fills(length + n + 1, ""));
                 }
             }
-            pattern = pattern.followedByAny("e" + number).where(fills(number, arguments[6]));
+            pattern = loop < 0 ? pattern.followedByAny("e" + number) : pattern.followedBy("e" + number);
+            pattern = pattern.where(fills(number, arguments[6]));
+            if (number == loop) {
+                pattern = pattern.oneOrMore().greedy();
+            }
         }
         return pattern.within(Duration.ofMillis(Long.parseLong(arguments[3])));
     }

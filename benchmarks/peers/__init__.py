@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Verbatim:
     """A query outside of the paper's template: for sase, and for peers to which it is spelled out.
 
-    `sql` is the same for Spark, on a view `events`. `types` and `columns` are what any evaluation has to read, and
-    `key` what it shuffles by.
+    `sql` is the same for Spark, on a view `events`, and `duckdb` for DuckDB. A funnel has no text, but a length.
+    `types` and `columns` are what any evaluation has to read, and `key` what it shuffles by.
     """
 
     text: str
@@ -30,6 +30,8 @@ class Verbatim:
     types: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
+    duckdb: str = ""
+    within: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,9 @@ def peers() -> dict[str, Peer]:
         "spark_join_naive": Peer(spark_join.prepare_naive),
         "spark_join_bucketed": Peer(spark_join.prepare_bucketed),
         "spark_sql": Peer(spark_join.prepare_verbatim),
+        "sase_funnel": Peer(sase_job.prepare_funnel),
         "duckdb": Peer(duckdb_join.prepare_naive),
+        "duckdb_sql": Peer(duckdb_join.prepare_verbatim),
         "duckdb_bucketed": Peer(duckdb_join.prepare_bucketed),
         "flink": Peer(flink.prepare),
         "apply_in_pandas": Peer(apply_in_pandas.prepare),

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from benchmarks.peers import OverLimit, Run, Taken, Task, Unavailable, sql
+from benchmarks.peers import OverLimit, Run, Taken, Task, Unavailable, Verbatim, sql
 
 if TYPE_CHECKING:
     from benchmarks.bench import Bench
@@ -21,6 +21,12 @@ def prepare_naive(bench: Bench, task: Task) -> Run:
 
 def prepare_bucketed(bench: Bench, task: Task) -> Run:
     return _prepare(bench, task, sql.bucketed(task.shape, sql.DUCKDB))
+
+
+def prepare_verbatim(bench: Bench, task: Task) -> Run:
+    if not isinstance(task.query, Verbatim) or not task.query.duckdb:
+        raise Unavailable("this query is not spelled out in DuckDB's SQL")
+    return _prepare(bench, task, task.query.duckdb)
 
 
 def _prepare(bench: Bench, task: Task, query: str) -> Run:

@@ -41,13 +41,7 @@ def prepare(bench: Bench, task: Task) -> Run:
     if not isinstance(task.source, Stream):
         raise Unavailable("the Flink peer reads streams of the paper's generator only")
     shape = task.shape
-    java = [
-        "java",
-        f"-Xmx{bench.memory_mb}m",
-        *_OPENS,
-        "-cp",
-        os.pathsep.join([str(_classes(bench.cache)), *map(str, _jars(bench.cache))]),
-        "FlinkSequence",
+    arguments = [
         str(_exported(bench.parquet(task.source))),
         str(2 + len(ATTRIBUTES)),
         str(shape.length),
@@ -56,7 +50,15 @@ def prepare(bench: Bench, task: Task) -> Run:
         ",".join(map(str, shape.negations)),
         ",".join(condition.replace(" ", "") for condition in shape.where),
         str(bench.cores),
+        str(getattr(shape, "loop", -1)),
     ]
+    return started(bench, _SOURCE, arguments)
+
+
+def started(bench: Bench, source: Path, arguments: list[str]) -> Run:
+    """A program that prints how much it has found, and in how many seconds."""
+    classes = os.pathsep.join([str(_classes(bench.cache, source)), *map(str, _jars(bench.cache))])
+    java = ["java", f"-Xmx{bench.memory_mb}m", *_OPENS, "-cp", classes, source.stem, *arguments]
 
     def run(limit: float, *, count: bool) -> Taken:
         try:
@@ -86,14 +88,14 @@ def _jars(cache: Path) -> list[Path]:
     return sorted((folder / "pyflink" / "lib").glob("*.jar"))
 
 
-def _classes(cache: Path) -> Path:
+def _classes(cache: Path, source: Path) -> Path:
     """The compiled peer. Compiled anew when its source is newer."""
     if not shutil.which("javac"):
         raise Unavailable("there is no javac on the PATH")
     folder = cache / "flink-classes"
-    compiled = folder / "FlinkSequence.class"
-    if not compiled.exists() or compiled.stat().st_mtime < _SOURCE.stat().st_mtime:
-        command = ["javac", "-d", str(folder), "-cp", os.pathsep.join(map(str, _jars(cache))), str(_SOURCE)]
+    compiled = folder / f"{source.stem}.class"
+    if not compiled.exists() or compiled.stat().st_mtime < source.stat().st_mtime:
+        command = ["javac", "-d", str(folder), "-cp", os.pathsep.join(map(str, _jars(cache))), str(source)]
         subprocess.run(command, check=True)
     return folder
 

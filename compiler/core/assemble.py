@@ -116,8 +116,7 @@ def assemble(
     branches = conditions.of(list(where), bare)
     found += conditions.found
     decided = ordering.decided(branches, missing, catalog.type)
-    chooses = bool(selection) or exclusive is not None
-    found += [*ordering.wrong_pattern(branches, chooses, bool(arrays), timed_out is not None)] or ordering.found
+    found += [*ordering.wrong_pattern(branches, arrays, timed_out is not None)] or ordering.found
     positive = {name for branch in branches for name in branch.variables}
     query = BoundQuery(
         text=text,
@@ -155,7 +154,7 @@ def assemble(
     if grouped is not None and not found:
         found += wrong_grouping(query, grouped)
     if not found:
-        found += runs.wrong(query, strategy, after, selection, exclusive)
+        found += runs.wrong(query, strategy, after)
     if not found:
         found += _wrong_selection(query, selection)
     if isinstance(within, Diagnostic):
@@ -421,13 +420,10 @@ def wrong_grouping(query: BoundQuery, grouped: Grouping) -> Iterator[Diagnostic]
     """What is neither an aggregate nor the same in all matches of a group; and what has no matches to count."""
     if query.composite is not None:
         yield Diagnostic(
-            "a composite event is made of one match, and this counts them", grouped.span, "leave out the event's type"
-        )
-    if query.runs:
-        yield Diagnostic(
-            f"aggregates are over all combinations, and not over the runs of {query.strategy}",
+            "an event is made of one match, and this counts them",
             grouped.span,
-            "leave the strategy out, or aggregate the matches in Spark, matches.groupBy(…)",
+            f"let RETURN list attributes, so that {query.composite} is a table of matches, and group that in Spark; or "
+            "give the query a file of its own, without INTO",
         )
     for output in query.returns or ():
         for aggregate in output.value.find_all(Aggregate):

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from textwrap import dedent
 from typing import Literal
 
 from sqlglot import exp
@@ -324,6 +325,11 @@ class BoundQuery:
     furthest: bool = False
     """Of each key, one sequence is wanted: that which fills the most variables, from the first one on, be it complete
     or not. What the others would add to it is NULL."""
+
+    @property
+    def own_text(self) -> str:
+        """Its lines alone: the other queries of a file are blank in its text."""
+        return dedent("\n".join(line.rstrip() for line in self.text.split("\n")).strip("\n"))
 
     @property
     def runs(self) -> bool:

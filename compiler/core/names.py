@@ -52,7 +52,8 @@ def resolve(node: exp.Expr, variable_of: VariableOf, catalog: Catalog, found: li
 
 def _column(node: exp.Column, variable: Variable, catalog: Catalog, found: list[Diagnostic]) -> exp.Expr:
     attribute = variable.attributes.get(node.name.lower())
-    if attribute is None and catalog.types is not None:
+    # Of a type that is unknown, nobody knows what it declares, and it has been said.
+    if attribute is None and catalog.types is not None and all(name in catalog.types for name in variable.types):
         known = (attribute.name for attribute in variable.attributes.values())
         found.append(
             Diagnostic(

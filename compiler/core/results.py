@@ -6,7 +6,7 @@ less than a window old. So candidates are decided moment by moment, in the order
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -89,25 +89,35 @@ class Ordering:
         return tuple(predicates)
 
     def wrong_pattern(
-        self, branches: Sequence[Branch], chooses: bool, repeats: bool, stuck: bool
+        self, branches: Sequence[Branch], arrays: Mapping[str, Sequence[str]], stuck: bool
     ) -> Iterator[Diagnostic]:
+        """`arrays` has the variables of single events that a repeated one stands for."""
         if self.span is None:
             return
-        if any(isinstance(branch.instant, Earliest | Derived) for branch in branches):
+        if stuck:
+            yield Diagnostic(
+                "this is over earlier results, and what has timed out is certain only at the end of its window",
+                self.span,
+                "leave TIMED OUT out",
+            )
+        elif any(isinstance(branch.instant, Earliest | Derived) for branch in branches):
             yield Diagnostic(
                 "this is over earlier results, and these are certain only at the end of their window",
                 self.span,
                 "leave out what no event closes: a component that stands last under NOT or ALL, or NOT beside AND",
             )
-        elif chooses or repeats or stuck:
-            what = "first, last and CONSUME" if chooses else "A{n}" if repeats else "TIMED OUT"
-            yield Diagnostic(f"what is in results cannot be asked together with {what}", self.span, "leave one out")
         bound = {name for branch in branches for name in branch.variables}
-        for each in self.reported.values():
-            if each.variable not in bound and not stuck:
+        asked = [each.variable for each in self.reported.values()]
+        for name, elements in arrays.items():
+            if not set(asked).isdisjoint(elements):
                 yield Diagnostic(
-                    f"no result has an event of {each.variable}", self.span, "aggregate a positive component"
+                    f"{name} is several events, and this is over the one that a result has of a variable",
+                    self.span,
+                    "write them out: SEQ(A a1, A a2, …)",
                 )
+        for variable in asked:
+            if variable not in bound and not stuck:
+                yield Diagnostic(f"no result has an event of {variable}", self.span, "aggregate a positive component")
 
 
 def _wrong_part(condition: exp.Expr, branches: Sequence[Branch]) -> Iterator[Diagnostic]:

@@ -133,9 +133,10 @@ class At(exp.Expression, exp.Condition):
 
 
 class Over(exp.Expression, exp.Condition):
-    """An aggregate of the rows of some variables; without an expression, of the rows themselves."""
+    """An aggregate of the rows of some variables; without an expression, of the rows themselves. If it is distinct, of
+    equal values the first one counts."""
 
-    arg_types = {"function": True, "this": False, "address": True}  # noqa: RUF012
+    arg_types = {"function": True, "this": False, "address": True, "distinct": False}  # noqa: RUF012
 
     @property
     def address(self) -> Address:
@@ -147,17 +148,26 @@ class Over(exp.Expression, exp.Condition):
     def function(self) -> str:
         return str(self.args["function"])
 
+    @property
+    def distinct(self) -> bool:
+        return bool(self.args.get("distinct"))
+
 
 class Classifier(exp.Expression, exp.Condition):
-    """The variable to which the row at `address` was mapped."""
+    """The variable to which the row at `address` was mapped, or the row `step` rows from there: NULL outside of the
+    match."""
 
-    arg_types = {"address": True}  # noqa: RUF012
+    arg_types = {"address": True, "step": False}  # noqa: RUF012
 
     @property
     def address(self) -> Address:
         address = self.args["address"]
         assert isinstance(address, Address)
         return address
+
+    @property
+    def step(self) -> int:
+        return int(self.args.get("step") or 0)
 
 
 class MatchNumber(exp.Expression, exp.Condition):

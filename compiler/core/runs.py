@@ -7,9 +7,9 @@ stands between two events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from sase.compiler.core.bound import AfterMatch, BoundQuery, EventStrategy, Mode
+from sase.compiler.core.bound import AfterMatch, BoundQuery, EventStrategy
 from sase.compiler.core.errors import Diagnostic, Span
 
 RUNS = "a loop stands in SEQ: SEQ(A a, B+ b, C c)"
@@ -19,8 +19,6 @@ def wrong(
     query: BoundQuery,
     strategy: tuple[EventStrategy, Span] | None,
     after: tuple[AfterMatch, Span] | None,
-    selection: Mapping[str, tuple[Mode, Span]],
-    exclusive: Span | None,
 ) -> Iterator[Diagnostic]:
     if after is not None and not query.runs:
         yield Diagnostic(
@@ -37,7 +35,10 @@ def wrong(
         yield Diagnostic(f"{what} from event to event, and this pattern has no such order", span, RUNS)
         return
     if query.timed_out:
-        yield Diagnostic("TIMED OUT goes with SEQ of single events, and all combinations", span, None)
+        message = "TIMED OUT goes with SEQ of single events, and all combinations"
+        if query.runs:
+            message = f"a run of {query.strategy} that got stuck is no match, and TIMED OUT is about matches"
+        yield Diagnostic(message, span, "leave one of the two out; explain --analyze tells how far runs get")
         return
     for group in branch.groups:
         if len(group.variables) > 1 or group.groups or group.fold != "none":
@@ -49,7 +50,7 @@ def wrong(
                 "forbid single events, SEQ(A a, !(B b), C c)",
             )
     if query.runs:
-        yield from _wrong_run(query, span, selection, exclusive)
+        yield from _wrong_run(query)
     elif query.grouped is None:
         yield from _enumerated(query)
 
@@ -73,22 +74,8 @@ def _enumerated(query: BoundQuery) -> Iterator[Diagnostic]:
             return
 
 
-def _wrong_run(
-    query: BoundQuery, span: Span, selection: Mapping[str, tuple[Mode, Span]], exclusive: Span | None
-) -> Iterator[Diagnostic]:
+def _wrong_run(query: BoundQuery) -> Iterator[Diagnostic]:
     (branch,) = query.branches
-    for mode, place in selection.values():
-        yield Diagnostic(
-            f"{mode} selects among all combinations, and {query.strategy} has one match for each first event",
-            place,
-            "leave it out; AFTER MATCH SKIP PAST LAST ROW takes the first of matches that overlap",
-        )
-    if exclusive is not None:
-        yield Diagnostic(
-            f"CONSUME is for all combinations, and not for {query.strategy}",
-            exclusive,
-            "AFTER MATCH SKIP PAST LAST ROW lets no event be part of two matches",
-        )
     for group in branch.groups:
         (name, *_) = group.variables
         if not any(later == name for _, later in group.before) or not any(one == name for one, _ in group.before):

@@ -37,6 +37,7 @@ class Weighing:
             mistake for variable in self.variables.values() for mistake in _wrong_column(variable)
         ]
         self.shapes = tuple(self.weighed(shape) for shape in shapes)
+        self.found += _either_way(self.shapes)
 
     def weighed(self, shape: Shape) -> Shape:
         groups = tuple(map(self.group, shape.groups))
@@ -127,6 +128,21 @@ def _wrong_column(variable: Variable) -> Iterator[Diagnostic]:
             variable.span,
             "give all types of a component the column, or none",
         )
+
+
+def _either_way(shapes: Shapes) -> Iterator[Diagnostic]:
+    """The same events in the same variables are one match, by whichever alternative. It is there unless all of these
+    fail, and that is no product any more."""
+    for one, other in combinations(shapes, 2):
+        weighed = [group for shape in (one, other) for group in shape.groups if group.fold == "weigh"]
+        if weighed and set(one.variables) == set(other.variables):
+            yield Diagnostic(
+                "two alternatives of OR have the same events here, so that a match may be there by either, and what "
+                "weighs one of them does not weigh the match",
+                weighed[0].span,
+                "give the alternatives variables of their own: each is then a match with its own probability",
+            )
+            return
 
 
 def _apart(one: Added, other: Added) -> bool:

@@ -48,6 +48,10 @@ def deciding(plan: PhysicalPlan) -> Mapping[str, Any] | None:
         "row": literal(step.row),
         "within": "WINDOW" if query.within else "None",
     }
+    if step.among:
+        arguments["among"] = literal(step.among)
+        arguments["select"] = literal(tuple(query.selection.items()))
+        arguments["exclusive"] = literal(query.consume == "exclusive")
     return {
         "counted": [
             f"Counted({', '.join(map(literal, (each.name, each.kind, each.variable, each.attribute, each.result)))})"

@@ -28,7 +28,8 @@ from sase.compiler.emit import aggregates, pattern
 from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.emit.row_pattern import pattern_names
-from sase.compiler.emit.runs import template_of
+from sase.compiler.emit.runs import SYMBOLS, made_of, template_of
+from sase.compiler.plan.counting import aggregates as aggregates_of
 from sase.compiler.plan.physical import (
     AntiJoin,
     Arrays,
@@ -61,7 +62,7 @@ from sase.compiler.plan.physical import (
 
 def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) -> str:
     """The job's source; the same plan gives the same bytes."""
-    name = "runs" if plan.only(Runs) is not None else "stream" if plan.stream else "batch"
+    name = "stream" if plan.stream else "batch"
     text: str = environment().get_template(f"{name}.py.jinja").render(context(plan, version, standalone))
     return text
 
@@ -69,9 +70,11 @@ def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) ->
 def context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[str, Any]:
     """What the templates get of a query."""
     common = _common(plan, version, standalone)
+    own = _stream(plan) if plan.stream else _batch(plan)
     if (runs := plan.only(Runs)) is not None:
-        return common | {"notes": _notes(plan), "runs": template_of(plan, runs)}
-    return common | (_stream(plan) if plan.stream else _batch(plan))
+        body = "runs_stream.jinja" if plan.stream else "runs_steps.jinja"
+        return common | own | {"runs": template_of(plan, runs), "body": body}
+    return common | own | {"body": "stream_body.jinja" if plan.stream else "steps.jinja"}
 
 
 def steps(plan: PhysicalPlan, standalone: bool) -> str:
@@ -204,7 +207,13 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         known = {"Measure", "RowPattern"} | pattern_names(runs.pattern)
         yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
         yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
-        yield "from sase.runtime.runs import find_runs"
+    if runs and plan.stream:
+        yield "from sase.runtime.stream.job import Tables, file_streams, main"
+        yield "from sase.runtime.stream.runs import follow_runs"
+        yield "from sase.runtime.stream.ssc import Stream"
+        yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
+    elif runs:
+        yield f"from sase.runtime.runs import {'choose_runs, ' if runs.chosen else ''}find_runs"
         yield "from sase.runtime.ssc import Options"
     elif plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
@@ -336,7 +345,7 @@ def _call(plan: PhysicalPlan, step: object) -> str | None:
             return f"matches = {step.function}(matches)"
         case Decide() if not plan.stream:
             return "matches = decide(matches)"
-        case Choose():
+        case Choose() if not plan.only(Runs):
             return "matches = chosen(matches)"
     return None
 
@@ -355,7 +364,7 @@ def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
                 yield macros.anti_join(**_anti_join(plan, step))
             case Exclude():
                 yield macros.exclude(step.function, literal(step.sql), len(step.variables) > 1)
-            case Choose():
+            case Choose() if not plan.only(Runs):
                 yield macros.chosen(_chosen(step), literal(plan.own("candidate")), standalone)
             case Keep():
                 variable = column_sql(step.variable)
@@ -594,19 +603,24 @@ def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
 
 
 def _stream(plan: PhysicalPlan) -> dict[str, Any]:
-    query, kernel = plan.query, plan.kernel
-    roles = ("time", "states", "reason", "record", "clock", "bucket")
+    query, kernel, runs = plan.query, plan.kernel, plan.only(Runs)
+    ours = {role: plan.own(role) for role in ("time", "states", "reason", "record", "clock", "bucket")}
+    if runs is not None:
+        ours |= {"time": runs.pattern.order[0].column, "states": SYMBOLS}
     required = dict.fromkeys([query.type, query.time, *([query.order] if query.order else [])])
-    shown = dict.fromkeys([*required, *(plan.selected if kernel else next(iter(plan.emit.values())))])
+    kept = runs.columns if runs is not None else plan.selected if kernel else next(iter(plan.emit.values()))
+    shown = dict.fromkeys([*required, *kept])
     for arrival in query.arrivals:
         shown.pop(arrival.name, None)
     (read,) = plan.every(Read)
     columns = {name: kind for declared in read.types.values() for name, kind in declared.items()}
     schema = {query.type: "string", **columns, "_corrupt_record": "string"}
     return {
-        "ours": ", ".join(f"{role}={literal(plan.own(role))}" for role in roles),
+        "ours": ", ".join(f"{role}={literal(name)}" for role, name in ours.items()),
+        "stateful": kernel is not None or runs is not None,
         "shown": wrapped(list(shown), 8),
         "state": literal(fingerprint(plan)),
+        "once": query.grouped is not None and not any(aggregates_of(query)),
         "outside": [
             f"Outside({literal(each.variable)}, after={literal(each.interval.after)}, "
             f"before={literal(each.interval.before)}, keyed={each.keyed}, columns={literal(each.columns)}),"
@@ -623,20 +637,28 @@ def fingerprint(plan: PhysicalPlan) -> str:
     the conditions between events, nor what is made of a match, as long as they need the same columns.
     """
     query, kernel, remembered = plan.query, plan.kernel, plan.only(Remember)
-    if kernel is None or remembered is None:
+    if remembered is None:
         return ""
     (read,), (buckets,) = plan.every(Read), plan.every(Buckets)
     kinds = {name: kind for declared in read.types.values() for name, kind in declared.items()}
     parts: list[object] = [query.time, query.time_kind, query.order, query.within.ticks if query.within else None]
     parts += [[column, kinds.get(column)] for column in remembered.columns]
+    if (runs := plan.only(Runs)) is not None:
+        return _named([*parts, *made_of(runs)])
+    assert kernel is not None
     parts += [[column.name, column.sql] for column in plan.every(Computed)]
     parts += [[fill.variable, fill.condition] for fill in plan.fills]
     parts += [buckets.keys, kernel.cross]
     if isinstance(kernel, Kernel):
         parts += [[state.variable, state.interval.after, state.interval.before] for state in kernel.negated]
+        parts += [[asdict(each) for each in kernel.totals or ()], kernel.shown] if kernel.totals is not None else []
     else:
         parts += [pattern.lines(kernel.without_conditions, query.within)]
     parts += [[each.variable, each.interval.after, each.interval.before, each.keyed] for each in plan.every(LookUp)]
     parts += [[asdict(each) for each in step.reported] for step in plan.every(Decide)]
     parts += [[step.takes_part, *(asdict(each) for each in step.arrivals)] for step in plan.every(Arrive)]
+    return _named(parts)
+
+
+def _named(parts: list[object]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

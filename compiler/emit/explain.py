@@ -102,7 +102,7 @@ def _operators_of_runs(plan: Plan) -> list[tuple[str, list[str]]]:
     after = "the next one begins behind it" if query.after == "past last row" else "one from each first event"
     return [
         ("Transformation", [_result(plan)]),
-        ("Runs", [f"{chain}{within}", *conditions, *forbidden, f"{query.strategy}, {after}"]),
+        ("Runs", [f"{chain}{within}", *conditions, *forbidden, f"{query.strategy}, {after}", *_chosen(query)]),
         ("Scan", [f"{' or '.join(each.types)} {each.name}" for each in query.variables]),
     ]
 
@@ -120,7 +120,7 @@ def _operators_in_any_order(plan: Plan) -> list[tuple[str, list[str]]]:
     tests = [test_text(test, each.branch) for each in plan.branches for test in each.selection.equivalences]
     listed: list[tuple[str, list[str]]] = [
         ("Transformation", [_result(plan), "only the columns that are read" if plan.pruned else "all columns"]),
-        ("Choice", [*([ONCE] if len(plan.branches) > 1 else []), *_chosen(plan)] if plan.deferred else []),
+        ("Choice", [*([ONCE] if len(plan.branches) > 1 else []), *_chosen(plan.query)] if plan.deferred else []),
         ("Selection", [*dict.fromkeys([*kept, *tests, *(part_text(part, plan.query) for part in parts)])]),
         (
             "Negation",
@@ -145,15 +145,14 @@ def _walks(plan: Plan) -> Iterator[str]:
         details += [_added(plan, group) for group in each.groups if group.group.fold != "none" or not group.undecided]
         details += [f"latest {order[0]}: then {', '.join(order[1:])}" for order in each.order if len(order) > 2]
         yield from (("  " if several else "") + detail for detail in details)
-    if not plan.deferred:
-        yield from _chosen(plan)
+    if not plan.deferred and not plan.query.reported:
+        yield from _chosen(plan.query)
 
 
-def _chosen(plan: Plan) -> Iterator[str]:
-    query = plan.query
-    chosen = [f"{mode} {name}" for name, mode in query.selection.items()]
-    if chosen:
-        yield f"of the matches with one latest event, the {', then the '.join(chosen)}"
+def _chosen(query: BoundQuery) -> Iterator[str]:
+    modes = [f"{mode} {name}" for name, mode in query.selection.items()]
+    if modes:
+        yield f"of the matches with one latest event, the {', then the '.join(modes)}"
     if query.consume == "exclusive":
         yield "events of a match are in no later one"
 
@@ -291,7 +290,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Buckets():
             yield "shuffle", "to " + (f"buckets of {', '.join(step.keys)}" if step.keys else "one bucket")
         case Remember():
-            yield "state", f"what {query.within.text if query.within else ''} can reach"
+            reach = f"what {query.within.text} can reach" if query.within else "what may still be part of a match"
+            yield "state", "the events of open runs" if query.runs else reach
         case Shuffle():
             count = f" into {step.partitions} partitions" if step.partitions else ""
             yield "shuffle", f"by {', '.join(step.by)}{count}" if step.by else "everything to one partition"
@@ -324,6 +324,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Decide():
             yield "order", f"by {' or '.join(step.last)}, for {', '.join(each.name for each in step.reported)}"
             yield from (("decide", condition) for condition in step.conditions)
+            if step.among:
+                yield from (("choose", way) for way in _chosen(query))
         case Exclude():
             yield "filter", f"no {', '.join(step.variables)} in its interval{step.told}"
         case Choose():
@@ -349,6 +351,7 @@ def _branch_lines(step: Combination) -> Iterator[tuple[str, str]]:
         yield "kernel", f"{'or ' if at else ''}{order_text(branch.variables, branch.before)}{checks}"
         yield from (("kernel", _group_line(group)) for group in branch.groups)
         yield from (("kernel", f"latest {order[0]}: then {', '.join(order[1:])}") for order in branch.order)
+        yield from (("kernel", f"first, only partners in ({' '.join(block)})") for block in branch.blocks or ())
     if not step.deferred:
         yield from (("kernel", way) for way in _choice(step) if way != ONCE)
 

@@ -122,13 +122,15 @@ def _looked_up(look_up: LookUp) -> str:
         case "MatchNumber":
             return "the number of the match"
         case "Classifier":
-            return f"the variable of {rows}"
+            from_there = f"the row {abs(look_up.step)} {'before' if look_up.step < 0 else 'behind'} "
+            return f"the variable of {from_there if look_up.step else ''}{rows}"
         case "At":
             return f"{look_up.column} of {rows}"
         case "Over":
             of = " or ".join(look_up.address.variables) if look_up.address.variables else "the match"
             semantics = "" if look_up.address.final else ", so far"
-            return f"{look_up.function}({look_up.column or '*'}) over the rows of {of}{semantics}"
+            what = f"{'DISTINCT ' * look_up.distinct}{look_up.column or '*'}"
+            return f"{look_up.function}({what}) over the rows of {of}{semantics}"
 
 
 def condition_text(condition: Condition) -> str:
@@ -141,6 +143,8 @@ def condition_text(condition: Condition) -> str:
             return name
         case Operation(sign, (part,)):
             return f"{condition_text(part)} IS NULL" if sign == "IS NULL" else f"{sign} ({condition_text(part)})"
+        case Operation("IF", parts):
+            return f"IF({', '.join(map(condition_text, parts))})"
         case Operation(sign, parts):
             return f" {sign} ".join(f"({condition_text(part)})" for part in parts)
 

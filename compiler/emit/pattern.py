@@ -119,6 +119,8 @@ def _branch(branch: Branch, window: Window | None) -> Call:
         arguments.append(f"instant={_instant(branch.instant, window)}")
     if branch.order:
         arguments.append(Call("order=(", [literal(order) for order in branch.order]))
+    if branch.blocks is not None:
+        arguments.append(f"blocks={literal(branch.blocks)}")
     return Call("Branch(", arguments)
 
 

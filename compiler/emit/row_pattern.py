@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sase.compiler.core.rows import Address
 from sase.compiler.emit.quote import LINE, literal
-from sase.compiler.plan.rows import Condition, Constant, Label, LookUp, Operation, RowPlan
+from sase.compiler.plan.rows import Condition, Constant, Label, LookUp, Operation, RowPlan, parts_of
 
 
 def pattern_names(plan: RowPlan) -> set[str]:
@@ -17,7 +17,7 @@ def pattern_names(plan: RowPlan) -> set[str]:
         names |= {"Shift"} if plan.streamed.shifts else set()
         names |= {"Condition"} if plan.streamed.meets else set()
         conditions += plan.streamed.meets.values()
-    leaves = [leaf for each in conditions for leaf in _leaves(each)]
+    leaves = [leaf for each in conditions for leaf in parts_of(each)]
     names |= {leaf.kind if isinstance(leaf, LookUp) else type(leaf).__name__ for leaf in leaves}
     names |= {look_up.kind for look_up in plan.look_ups.values()}
     return names | ({"Skip"} if plan.skip.to != "past last row" else set())
@@ -67,28 +67,19 @@ def condition_text(condition: Condition, indent: int) -> str:
             return f"Operation({literal(sign)}, (\n{inner}{' ' * indent}))"
 
 
-def leaves_of(condition: Condition) -> Iterator[LookUp]:
-    return (leaf for leaf in _leaves(condition) if isinstance(leaf, LookUp))
-
-
-def _leaves(condition: Condition) -> Iterator[Condition]:
-    yield condition
-    if isinstance(condition, Operation):
-        for part in condition.parts:
-            yield from _leaves(part)
-
-
 def look_up_text(look_up: LookUp) -> str:
     match look_up.kind:
         case "MatchNumber":
             return "MatchNumber()"
         case "Over":
             arguments = [literal(look_up.function), *([literal(look_up.column)] if look_up.column else [])]
+            arguments += ["distinct=True"] if look_up.distinct else []
         case "At":
             arguments = [literal(look_up.column)]
         case "Classifier":
             arguments = []
-    return f"{look_up.kind}({', '.join([*arguments, *_address(look_up.address)])})"
+    step = [f"step={look_up.step}"] if look_up.step else []
+    return f"{look_up.kind}({', '.join([*arguments, *_address(look_up.address), *step])})"
 
 
 def _address(address: Address) -> Iterator[str]:

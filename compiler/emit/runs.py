@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sase.compiler.core.scalars import column_sql
-from sase.compiler.emit.quote import literal
-from sase.compiler.emit.row_pattern import leaves_of, look_up_text, pattern_lines
-from sase.compiler.plan.physical import PhysicalPlan, Runs, Shuffle, Sort
+from sase.compiler.emit.quote import literal, wrapped
+from sase.compiler.emit.row_pattern import look_up_text, pattern_lines
+from sase.compiler.plan.physical import Choose, PhysicalPlan, Runs, Shuffle, Sort
 
 SYMBOLS = "_sase_symbols"
 
 
 def template_of(plan: PhysicalPlan, runs: Runs) -> dict[str, Any]:
-    rows, order = runs.pattern, plan.query.order
+    rows = runs.pattern
     time = rows.order[0].column
-    (shuffle,), (sort,) = plan.every(Shuffle), plan.every(Sort)
-    count = [] if shuffle.partitions is None and shuffle.by else [str(shuffle.partitions or 1)]
-    looked_at = [each.column for each in rows.look_ups.values() if each.column and each.column != runs.event]
-    read = dict.fromkeys([*runs.keys, *([order] if order else []), *_asked(runs), *looked_at])
     computed = {**rows.computed, **rows.terms}
-    columns = [literal(column_sql(name)) for name in read if name not in computed]
+    columns = [literal(column_sql(name)) for name in _read(plan, runs) if name not in computed]
     columns += [f"F.expr({literal(sql)}).alias({literal(name)})" for name, sql in computed.items()]
+    columns.append(f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(time)})")
+    if plan.stream:
+        columns += [literal(plan.own(name)) for name in ("reason", "record", "clock")]
     next_match = plan.query.strategy == "skip till next match"
     return {
         "by": literal(list(runs.keys)),
@@ -33,20 +33,52 @@ def template_of(plan: PhysicalPlan, runs: Runs) -> dict[str, Any]:
         if next_match
         else "All events, as any of them may stand between two others, and what is read of them later.",
         "relevant": literal(runs.relevant) if runs.relevant else None,
-        "columns": [*columns, f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(time)})"],
+        "columns": columns,
         "kept": ", ".join(literal(column_sql(name)) for name in runs.columns),
+        "names": wrapped(list(runs.columns), 8),
         "event": literal(runs.event),
+        "bits": "symbol_bits(define)",
         "symbols": literal(SYMBOLS),
-        "repartition": ", ".join([*count, *(literal(column_sql(name)) for name in shuffle.by)]),
-        "sort": ", ".join(literal(column_sql(name)) for name in sort.by),
+        "number": literal(runs.number),
+        "choice": _choice(plan, runs),
         "shown": [(literal(name), literal(sql)) for name, sql in _shown(plan, runs).items()],
+        **({} if plan.stream else _together(plan)),
     }
 
 
-def _asked(runs: Runs) -> list[str]:
-    """The columns that conditions on several events look up."""
-    found = [leaf.column for each in runs.pattern.running.values() for leaf in leaves_of(each) if leaf.column]
-    return list(dict.fromkeys(found))
+def _choice(plan: PhysicalPlan, runs: Runs) -> list[str]:
+    """The arguments that choose among matches."""
+    if not runs.chosen:
+        return []
+    (step,) = plan.every(Choose)
+    numbers, *columns = runs.chosen
+    modes = {column: mode for column, (_, mode) in zip(columns, step.select, strict=True)}
+    exclusive = ["exclusive=True"] if step.exclusive else []
+    return [f"numbers={literal(numbers)}", f"modes={literal(modes)}", *exclusive]
+
+
+def _together(plan: PhysicalPlan) -> dict[str, str]:
+    (shuffle,), (sort,) = plan.every(Shuffle), plan.every(Sort)
+    count = [] if shuffle.partitions is None and shuffle.by else [str(shuffle.partitions or 1)]
+    return {
+        "repartition": ", ".join([*count, *(literal(column_sql(name)) for name in shuffle.by)]),
+        "sort": ", ".join(literal(column_sql(name)) for name in sort.by),
+    }
+
+
+def _read(plan: PhysicalPlan, runs: Runs) -> dict[str, None]:
+    """The event's own columns that travel to the kernel. In a stream, what a match keeps of an event is made there, and
+    an event that comes too late must be known by its type and time."""
+    query = plan.query
+    order = [query.order] if query.order else []
+    shown = [query.type, query.time, *order, *runs.columns] if plan.stream else []
+    return dict.fromkeys([*shown, *runs.keys, *order, *runs.asked])
+
+
+def made_of(runs: Runs) -> Iterator[object]:
+    """What the state of a stream depends on, beside its columns: which events are there, and what they may be."""
+    yield [runs.relevant, list(runs.keys), list(runs.pattern.fills.items())]
+    yield [sorted(runs.pattern.computed.items()), sorted(runs.pattern.terms.items())]
 
 
 def _shown(plan: PhysicalPlan, runs: Runs) -> dict[str, str]:
@@ -63,6 +95,6 @@ def _shown(plan: PhysicalPlan, runs: Runs) -> dict[str, str]:
         else:
             found[name] = f"IF({value} IS NULL, NULL, {struct})" if name in plan.query.loops else struct
     time = column_sql(plan.query.time)
-    if plan.result.columns is None:
+    if plan.result.tells_time:
         found |= {plan.own("started"): f"{runs.first}.{time}", plan.own("detected"): f"{runs.last}.{time}"}
     return found

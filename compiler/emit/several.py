@@ -14,7 +14,7 @@ from typing import Any
 from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.codegen import context, environment, fingerprint
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
-from sase.compiler.plan.physical import PhysicalPlan, Read
+from sase.compiler.plan.physical import PhysicalPlan, Read, Runs
 
 Reads = Mapping[str, Sequence[str]]
 
@@ -28,7 +28,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
         _mark_results(contexts, plans, reads)
     functions = dict(zip(plans, _functions(plans, "follow" if stream else "find"), strict=True))
     more = " --checkpoint CHECKPOINT --max-delay DELAY" if stream else ""
-    types = _types(plans)
+    types, read_again = _types(plans), {each for read in reads.values() for each in read}
     default = next((plan.query.stream for plan in plans.values() if plan.query.stream not in (None, *plans)), None)
     template = environment().get_template("several.py.jinja")
     text: str = template.render(
@@ -49,11 +49,12 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
                 "name": literal(name),
                 "title": printable(name),
                 "dashes": "-" * max(4, 92 - len(name)),
-                "lines": comment_lines("\n".join(_text(plan))),
+                "lines": comment_lines(plan.query.own_text),
                 "function": functions[name],
                 "notes": contexts[name].get("notes", []),
-                "body": _body(contexts[name], stream),
+                "body": _body(contexts[name]),
                 "given": _given(plan, reads[name]),
+                "kept": name in read_again,
                 "events": "everything" if _base(plan, reads[name]) else "{}",
                 "results": _mapping({each: f"streams[{literal(each)}]().matches()" for each in reads[name]}),
             }
@@ -63,7 +64,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
         places=[place for each in contexts.values() for place in each["places"]],
         name=first["name"],
         default_events=literal(default),
-        read_again=literal(sorted({each for read in reads.values() for each in read})),
+        read_once=sum(1 for name, plan in plans.items() if _base(plan, reads[name])) > 1,
     )
     return text
 
@@ -87,11 +88,6 @@ def _base(plan: PhysicalPlan, reads: Sequence[str]) -> list[str]:
     return [name for name in read.types if name not in reads]
 
 
-def _text(plan: PhysicalPlan) -> list[str]:
-    """The query's own lines: the others of the file are blank in its text."""
-    return textwrap.dedent("\n".join(line.rstrip() for line in plan.query.text.split("\n")).strip("\n")).split("\n")
-
-
 def _functions(names: Iterable[str], verb: str) -> Iterator[str]:
     taken = {f"{verb}_all"}
     for name in names:
@@ -110,16 +106,19 @@ def _mark_results(contexts: Mapping[str, dict[str, Any]], plans: Mapping[str, Ph
     waited = set[str]()
     for name, plan in plans.items():
         made = sorted(waited.intersection(reads[name]))
-        if plan.kernel or made:
+        runs = plan.only(Runs)
+        if plan.kernel or runs or made:
             waited.add(name)
-        if plan.kernel and made:
-            relevant = contexts[name]["relevant"]
-            relevant["states"] = f"never_late({relevant['states']}, {literal(plan.query.type)}, {literal(made)})"
+        if (plan.kernel or runs) and made:
+            which, bits = ("runs", "bits") if runs else ("relevant", "states")
+            here = contexts[name][which]
+            every = ", every=True" if runs else ""
+            here[bits] = f"never_late({here[bits]}, {literal(plan.query.type)}, {literal(made)}{every})"
             contexts[name]["imports"].append("from sase.runtime.stream.watch import never_late")
 
 
-def _body(query: Mapping[str, Any], stream: bool) -> str:
-    template = environment().get_template("stream_body.jinja" if stream else "steps.jinja")
+def _body(query: Mapping[str, Any]) -> str:
+    template = environment().get_template(query["body"])
     text = template.render({**query, "composed": True}).strip("\n")
     return textwrap.indent(re.sub(r"\n{3,}", "\n\n", text), "    ") + "\n"
 
@@ -137,7 +136,7 @@ def _imports(contexts: Iterable[Mapping[str, Any]], stream: bool) -> list[str]:
         names["sase.runtime.events"] |= {"unite"}
     else:
         del names["sase.runtime.job"]
-        names["sase.runtime.composed"] = {"main"}
+        names["sase.runtime.composed"] = {"Keep", "as_it_is", "main"}
 
     def in_order(name: str) -> tuple[bool, bool, str]:
         return not name.isupper(), name.islower(), name

@@ -13,9 +13,9 @@ from sqlglot import exp
 from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.codegen import environment, imports, steps
 from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
-from sase.compiler.emit.row_pattern import condition_text, leaves_of, look_up_text, pattern_lines, pattern_names
+from sase.compiler.emit.row_pattern import condition_text, look_up_text, pattern_lines, pattern_names
 from sase.compiler.plan.row_stream import streamed_table
-from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Streamed
+from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Streamed, leaves_of
 from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed, used_by
 
 

@@ -10,6 +10,10 @@ from sase.compiler.core.errors import OptionError, did_you_mean
 from sase.compiler.languages.front_end import Parsed
 
 _OPERATORS = r"(?:(?:NOT)?(?:FOLLOWS|PRECEDES)|ANYONE|BOTH)"
+_SQL = r"(?:IN|IS|NOT|ON|ASC|DESC|WHERE|JOIN|LIKE|BETWEEN|GROUP|ORDER|LIMIT|USING|AND|OR)\b"
+_EVENT = rf"\bFROM\b[^()]*?\bEVENT\s+(?!{_SQL})\w+\s*(?:\(|;|WHERE\b|\Z)"
+"""One event, or an operator, however it is misspelled: FROM A a EVENT a, FROM A a, B b EVENT FOLOWS(. In SQL, `event`
+may be a name."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,11 @@ class Language:
 
 
 LANGUAGES = (
-    Language("telegraphcq", rf"(?:SELECT|WITH)\b.*?\b{_OPERATORS}\s*\(|SELECT\b.*?\[\s*RANGE\s+BY\b", "telegraphcq"),
+    Language(
+        "telegraphcq",
+        rf"(?:SELECT|WITH)\b.*?(?:\b{_OPERATORS}\s*\(|{_EVENT}|\[\s*RANGE\s+BY\b)",
+        "telegraphcq",
+    ),
     Language("vdms-pq", r"PATTERN\b", "vdms_pq"),
     Language("sase", "", "sase"),  # last: what begins like no other language is read as SASE, which says what is wrong
 )

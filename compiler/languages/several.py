@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from sase.compiler.core.errors import SaseError
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.languages.registry import BLANK, read
 
@@ -23,7 +24,15 @@ _MARKS = re.compile("|".join((*_SKIPPED, "(;)")), re.DOTALL)
 
 def read_all(text: str, filename: str, language: str | None = None) -> tuple[Parsed, ...]:
     """The queries of a file, each in the language that its first words tell unless one is given."""
-    return tuple(read(alone, filename, language) for alone in separated(text))
+    return tuple(_read(alone, text, filename, language) for alone in separated(text))
+
+
+def _read(alone: str, text: str, filename: str, language: str | None) -> Parsed:
+    """What is wrong is shown in the whole text: others may stand on the same line."""
+    try:
+        return read(alone, filename, language)
+    except SaseError as error:
+        raise SaseError(error.diagnostics, text, filename) from None
 
 
 def separated(text: str) -> list[str]:

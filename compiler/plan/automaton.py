@@ -33,6 +33,15 @@ class Automaton:
     """and the positions with which a match may end on the last row of its partition."""
     excluded: tuple[int, ...]
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether a match may have any number of rows: some position leads back to itself."""
+        left = dict(enumerate(self.follow))
+        while over := [at for at, follow in left.items() if left.keys().isdisjoint(follow)]:
+            for at in over:
+                del left[at]
+        return bool(left)
+
 
 class TooLarge(Exception):
     def __init__(self, diagnostic: Diagnostic) -> None:

@@ -22,7 +22,7 @@ from sase.compiler.plan.cost import cost
 from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.estimate import Cost, calibration
 from sase.compiler.plan.logical import BranchPlan, Plan, basic_plan
-from sase.compiler.plan.roadmap import Partners, best, nestings, parsed, restricted, spanning, spelled
+from sase.compiler.plan.roadmap import Partners, best, blocks, nestings, parsed, restricted, spanning, spelled
 from sase.compiler.plan.rules.partition_by_equivalence import partitioning
 from sase.compiler.plan.rules.slice_by_time import can_slice, slice_by_time
 from sase.compiler.plan.settle import settled
@@ -167,7 +167,9 @@ def _fitted_ways(
 
 def _along(plan: Plan, roadmap: str, statistics: Statistics) -> Choice:
     """The plan with the events of each branch bound along a roadmap, or in the cheapest order of all. Where nothing but
-    the window ties them together, the runtime may choose."""
+    the window ties them together, the runtime may choose. Only a roadmap that is asked for says in which blocks events
+    without a partner are left out first: to do so in all of them takes one more sort for each, and saves walks."""
+    asked = plan.strategy.roadmap != "auto"
     walks, names = Walks(plan, statistics, calibration()), plan.query.bound
     given = None if roadmap == "auto" else parsed(roadmap, names)
 
@@ -184,7 +186,8 @@ def _along(plan: Plan, roadmap: str, statistics: Statistics) -> Choice:
             walks.order(branch, latest) if road is None else walks.along(road, branch, latest)
             for latest in latest_of(branch)
         ]
-        return replace(branch, order=tuple(orders))
+        inside = tuple(blocks(road)) if asked and road is not None else None
+        return replace(branch, order=tuple(orders), blocks=inside)
 
     plan = replace(plan, strategy=replace(plan.strategy, roadmap=roadmap)).with_branches(ordered)
     return Choice(plan, cost(plan, statistics))

@@ -166,7 +166,13 @@ class Columns:
         for each in query.reported:
             self.carry((each.variable, each.attribute), (each.variable, query.time))
             self.added.setdefault(each.variable, {})[row] = None
-        yield Decide(query.reported, tuple(map(str, query.decided)), where, last, row)
+        among: tuple[str, ...] = ()
+        if query.selection or query.consume == "exclusive":
+            among = tuple(dict.fromkeys(name for branch in query.branches for name in branch.variables))
+            for name in among:
+                self.carry(*((name, column) for column in (query.time, *self.tie_breaker)))
+                self.added.setdefault(name, {})[row] = None
+        yield Decide(query.reported, tuple(map(str, query.decided)), where, last, row, among)
 
     def with_added(self, emit: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """What a match keeps of its events, and columns of ours that decide about it."""
@@ -206,11 +212,16 @@ class Columns:
         if query.order is not None:
             here = (query.time, query.order)
             self.carry(*((name, column) for name in variables for column in here))
-            event, (time, tie_breaker) = [*map(scalars.column_sql, variables)], map(scalars.column_sql, here)
+            event, (time, tie_breaker) = [*map(self.latest, variables)], map(scalars.column_sql, here)
             places = ", ".join(f"struct({name}.{time}, {name}.{tie_breaker})" for name in event)
             latest = f"array_max(array({places}))" if len(event) > 1 else event[0]
             order = (f"{latest}.{tie_breaker}", query.order)
         return Moment(query.time, kind.sql("spark").lower() if narrow else None, order)
+
+    def latest(self, variable: str) -> str:
+        """Its event, or the last one of a loop."""
+        loop, name = self.query.loops.get(variable), scalars.column_sql(variable)
+        return name if loop is None or loop.single else f"element_at({name}, -1)"
 
     # ---- bringing events together ---------------------------------------------------------------
 

@@ -106,8 +106,8 @@ class CombinationPlanner(Columns):
                 self.branch(each, emit, known) for each, known in zip(self.branches, self.bindings, strict=True)
             ),
             once=self.query.once,
-            select=tuple(self.query.selection.items()),
-            exclusive=self.query.consume == "exclusive",
+            select=() if self.query.reported else tuple(self.query.selection.items()),
+            exclusive=self.query.consume == "exclusive" and not self.query.reported,
             keys=keys,
             time=self.names.roles["time"] if computes_with_time else self.query.time,
             deferred=self.plan.deferred,
@@ -132,6 +132,7 @@ class CombinationPlanner(Columns):
             groups=tuple(groups),
             instant=branch.instant,
             order=each.order,
+            blocks=each.blocks,
         )
 
     def group(self, each: GroupPlan, branch: BranchPlan, around: tuple[str, ...]) -> Group:
@@ -321,8 +322,9 @@ class CombinationPlanner(Columns):
 
     def choice(self) -> Iterator[Choose]:
         if self.plan.deferred:
+            once, select = self.query.once and len(self.branches) > 1, tuple(self.query.selection.items())
             exclusive = self.query.consume == "exclusive"
-            yield Choose(self.query.once and len(self.branches) > 1, tuple(self.query.selection.items()), exclusive)
+            yield Choose(once, () if self.query.reported else select, exclusive and not self.query.reported)
 
     def selection(self) -> Iterator[Select]:
         asked: dict[Condition, list[int]] = {}

@@ -28,6 +28,9 @@ def why_enumerated(plan: Plan) -> str | None:
 def _reasons(plan: Plan) -> Iterator[str]:
     query = plan.query
     assert query.grouped is not None
+    if query.runs:
+        yield f"{query.strategy} finds matches one by one"
+        return
     if not query.is_sequence or query.arrivals:
         yield "the pattern is no sequence of events"
         return
@@ -92,10 +95,17 @@ def _key(plan: Plan, value: exp.Expr) -> int | None:
     return None
 
 
-def refuse_to_enumerate(plan: Plan) -> None:
-    """A loop that stays whole can be counted, and nothing else."""
+def refuse_to_enumerate(plan: Plan, stream: bool) -> None:
+    """A loop that stays whole can be counted, and nothing else; and so it is on a stream, where Spark has no groups."""
     query = plan.query
-    if query.grouped is not None and query.loops and (why := why_enumerated(plan)):
+    if query.grouped is not None and stream and (why := why_enumerated(plan)):
+        found = Diagnostic(
+            f"on a stream, matches are added up where they are found, and here they must be built first: {why}",
+            query.grouped.span,
+            "ask of each event what it is by itself, and the key, [id] in WHERE; or run the query on events at rest",
+        )
+        raise SaseError([found], query.text, query.filename)
+    if query.grouped is not None and query.loops and not query.runs and (why := why_enumerated(plan)):
         name = next(iter(query.loops))
         found = Diagnostic(
             f"matches with {name} cannot be counted without building them: {why}",
@@ -159,13 +169,40 @@ def grouped_by_spark(query: BoundQuery, group: str, name: str, why: str | None) 
     totals: dict[str, str] = {}
 
     def made(aggregate: Aggregate) -> exp.Expr:
-        return _own(totals.setdefault(scalars.sql(aggregate), f"{name}_{len(totals) + 1}"))
+        return _own(totals.setdefault(_in_spark(query, aggregate), f"{name}_{len(totals) + 1}"))
 
     columns = _columns(query, {value: _own(column) for value, column in by.items()}, made)
     if not totals:
         totals["count(*)"] = f"{name}_1"
     pairs = tuple((scalars.sql(value), column) for value, column in by.items())
     return Grouped(pairs, tuple(totals.items()), why), columns
+
+
+def _in_spark(query: BoundQuery, aggregate: Aggregate) -> str:
+    """As Spark aggregates matches. What a loop has is an array: it is aggregated in each match first."""
+    value = aggregate.value
+    loops = [name for name in (scalars.variables(value) if value is not None else ()) if name in query.loops]
+    if value is None or not loops or query.loops[loops[0]].single:
+        return scalars.sql(aggregate)
+
+    def of_one(part: exp.Expr) -> exp.Expr:
+        return exp.Dot(this=exp.to_identifier("e"), expression=part.this) if isinstance(part, exp.Column) else part
+
+    bare = scalars.without_variable(value).transform(of_one)
+    values = f"transform({scalars.column_sql(loops[0])}, e -> {scalars.sql(bare)})"
+    some = f"filter({values}, e -> e IS NOT NULL)"
+    count = f"coalesce(sum(CAST(size({some}) AS bigint)), 0)"
+    match aggregate.this:
+        case "count":
+            return f"CAST({count} AS double)" if aggregate.real else count
+        case "sum" | "avg":
+            of = scalars.infer(aggregate, [])
+            kind = "double" if aggregate.this == "avg" or of == scalars.UNKNOWN else scalars.type_sql(of)
+            added = f"aggregate({some}, CAST(0 AS {kind}), (t, e) -> CAST(t + e AS {kind}))"
+            total = f"sum(IF(size({some}) > 0, {added}, NULL))"
+            return f"try_divide({total}, {count})" if aggregate.this == "avg" else total
+        case kind:
+            return f"{kind}(array_{kind}({some}))"
 
 
 Columns = tuple[tuple[str, str], ...]

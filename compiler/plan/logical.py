@@ -96,6 +96,8 @@ class BranchPlan:
     order: tuple[tuple[str, ...], ...] = ()
     """For each variable that may hold the latest event, it and then the others, as they are bound; empty where nobody
     has chosen."""
+    blocks: tuple[tuple[str, ...], ...] | None = None
+    """Of a roadmap that is asked for: in which blocks events without a partner are left out first. None: in all."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
-from sase.compiler.plan.rows import RowPlan
+from sase.compiler.plan.rows import RowPlan, leaves_of
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,8 @@ class Branch:
     instant: Instant
     order: tuple[tuple[str, ...], ...]
     """For each variable that may hold the latest event, it and then the others, as they are bound."""
+    blocks: tuple[tuple[str, ...], ...] | None
+    """In which events without an equal partner are left out first; None: in all."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
@@ -151,6 +153,8 @@ class Decide:
     """The variables that may hold the last event."""
     row: str
     """The column that tells events apart."""
+    among: tuple[str, ...] = ()
+    """The positive variables, where `first`, `last` or CONSUME choose among the matches of a moment."""
 
 
 @dataclass(frozen=True)
@@ -340,11 +344,25 @@ class Runs:
     relevant: str | None
     """Which events are looked at; None for all."""
     values: Mapping[str, str]
-    """For each variable, what of a match holds its event, or events."""
+    """For each variable, what of a match holds its event, or events,"""
+    symbols: Mapping[str, tuple[str, ...]]
+    """and the variables of the row pattern that are its events."""
     arrays: frozenset[str]
     first: str
     """What holds the first event of a match, and the last."""
     last: str
+    number: str
+    """The column that tells events apart, where matches are chosen among,"""
+    chosen: tuple[str, ...]
+    """and what of a match holds the numbers of its events, and of those by which it is selected."""
+
+    @property
+    def asked(self) -> list[str]:
+        """The columns that conditions on several events look up, and matches."""
+        rows = self.pattern
+        found = [leaf.column for each in rows.running.values() for leaf in leaves_of(each)]
+        found += [each.column for each in rows.look_ups.values()]
+        return list(dict.fromkeys(name for name in found if name and name not in (self.event, self.number)))
 
 
 @dataclass(frozen=True)

@@ -122,14 +122,14 @@ class _Planner(Columns):
         inside = [self.query.variable(state.variable) for state in kernel.negated]
         fills = [*map(self.fill, (*self.query.positive, *inside))]
         types = self.types(read_of, self.query.predicates, self.query.equivalences)
-        read = Read(types, where_some_fills(fills))
+        read = Read(types, None if self.stream else where_some_fills(fills))
         travelling = self.travelling(kernel, {})
         together = self.together(kernel, travelling, self.slices(kernel))
         by = tuple((scalars.column_sql(name), name) for name in counted.shown)
         result = replace(self.result(), columns=counted.columns, grouped=Grouped(by, (), None))
         return PhysicalPlan(
             query=self.query,
-            stream=False,
+            stream=self.stream,
             steps=(read, *fills, *self.terms.values(), *self.keys, *together, kernel, result),
             emit={},
             selected=self.selected(read, travelling),

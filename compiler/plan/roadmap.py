@@ -68,6 +68,14 @@ def variables(roadmap: Roadmap) -> Iterator[str]:
             yield from variables(each)
 
 
+def blocks(roadmap: Roadmap) -> Iterator[tuple[str, ...]]:
+    """The variables of each block inside, the inner ones first."""
+    for each in roadmap:
+        if not isinstance(each, str):
+            yield from blocks(each)
+            yield tuple(variables(each))
+
+
 def restricted(roadmap: Roadmap, names: Iterable[str]) -> Roadmap:
     """To the variables of one branch."""
     kept = set(names)

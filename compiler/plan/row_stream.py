@@ -73,11 +73,12 @@ def _of_clause(clause: RowClause) -> Iterator[Diagnostic]:
         )
     for expression in (*clause.define.values(), *(measure.expression for measure in clause.measures)):
         for part in expression.walk():
-            if isinstance(part, At) and part.step > 0:
+            if isinstance(part, At) and part.step > 0 and clause.within is not None:
                 yield Diagnostic(
-                    "NEXT looks at a row that may never come on a stream",
+                    "NEXT waits for a row that may never come, and WITHIN ends by the clock",
                     place(part, clause.span),
-                    "look back instead: give the row behind it a variable of its own, whose condition has PREV",
+                    "look back instead: give the row behind it a variable of its own, whose condition has PREV; or "
+                    "leave out WITHIN, where the pattern is of bounded length",
                 )
 
 

@@ -7,8 +7,9 @@ that the measures ask for at rows of a match. Spark then evaluates the measures 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import Literal, TypeVar
 
 from sqlglot import exp
@@ -59,6 +60,9 @@ class LookUp:
     address: Address = Address(None)  # noqa: RUF009
     column: str | None = None
     function: str | None = None
+    distinct: bool = False
+    step: int = 0
+    """Of a Classifier; the columns of other rows are columns of their own."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,18 @@ class Operation:
 
 Condition = LookUp | Constant | Label | Operation
 """What the kernel tests while it maps rows: it compares, adds and counts, and knows nothing of other functions."""
+
+
+def parts_of(condition: Condition) -> Iterator[Condition]:
+    """The condition itself, and all that it is made of."""
+    yield condition
+    if isinstance(condition, Operation):
+        for part in condition.parts:
+            yield from parts_of(part)
+
+
+def leaves_of(condition: Condition) -> Iterator[LookUp]:
+    return (part for part in parts_of(condition) if isinstance(part, LookUp))
 
 
 @dataclass(frozen=True)
@@ -277,6 +293,28 @@ class _Planner:
                 equal = [exp.EQ(this=node.this.copy(), expression=each.copy()) for each in node.expressions]
                 choices = tuple(map(self._condition, equal))
                 return choices[0] if len(choices) == 1 else Operation("OR", choices)
+            case exp.Anonymous() if node.expressions and node.name.lower() in _NAMED:
+                first, *others = node.expressions
+                return self._condition(_NAMED[node.name.lower()](this=first, expressions=others))
+            case exp.Abs():
+                signed = self._condition(node.this)
+                negative = Operation("<", (signed, Constant(0)))
+                return Operation("IF", (negative, Operation("-", (Constant(0), signed)), signed))
+            case exp.Coalesce():
+                return reduce(_first_there, map(self._condition, _arguments(node)))
+            case exp.Greatest() | exp.Least():
+                sign = ">=" if isinstance(node, exp.Greatest) else "<="
+                return reduce(partial(_better, sign), map(self._condition, _arguments(node)))
+            case exp.If():
+                otherwise = node.args.get("false") or exp.Null()
+                return Operation("IF", tuple(map(self._condition, (node.this, node.args["true"], otherwise))))
+            case exp.Case():
+                return self._condition(_nested(node))
+            case exp.NullSafeEQ() | exp.NullSafeNEQ():
+                left, right = self._condition(node.left), self._condition(node.right)
+                none = Operation("AND", tuple(Operation("IS NULL", (each,)) for each in (left, right)))
+                same = Operation("OR", (none, Operation("IS TRUE", (Operation("=", (left, right)),))))
+                return same if isinstance(node, exp.NullSafeEQ) else Operation("NOT", (same,))
             case exp.EQ() | exp.NEQ() if (labelled := self._labelled(node)) is not None:
                 return labelled
             case exp.Binary() if type(node) in _SIGNS:
@@ -320,10 +358,10 @@ class _Planner:
         self.found.append(
             Diagnostic(
                 f"this takes values of several {rows}, and a condition on several rows may only compare and "
-                "add: = <> < <= > >= + - * / BETWEEN IN, AND OR NOT, IS NULL, aggregates",
+                "add: = <> < <= > >= + - * / BETWEEN IN, AND OR NOT, IS NULL, CASE, abs, coalesce, greatest, least, "
+                "aggregates",
                 place(node, self.clause.span),
-                "functions are for one row: write B.ts - A.ts < INTERVAL '1' DAY for datediff(B.ts, A.ts) < 1, and "
-                "A.x IS NULL OR … for coalesce(A.x, …)",
+                "other functions are for one row: write B.ts - A.ts < INTERVAL '1' DAY for datediff(B.ts, A.ts) < 1",
             )
         )
         return Constant(None)
@@ -349,9 +387,10 @@ class _Planner:
                 return LookUp("At", part.address, column)
             case Over():
                 inside = part.args.get("this")
-                return LookUp("Over", part.address, self._term(inside) if inside else None, part.function)
+                values = self._term(inside) if inside else None
+                return LookUp("Over", part.address, values, part.function, part.distinct)
             case Classifier():
-                return LookUp("Classifier", part.address)
+                return LookUp("Classifier", part.address, step=part.step)
             case MatchNumber():
                 return LookUp("MatchNumber")
 
@@ -365,6 +404,39 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.And: "AND",
     exp.Or: "OR",
 }
+
+
+_NAMED: dict[str, type[exp.Expr]] = {
+    "abs": exp.Abs,
+    "coalesce": exp.Coalesce,
+    "greatest": exp.Greatest,
+    "least": exp.Least,
+}
+"""Functions of several rows, where a language has names alone."""
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    return [node.this, *node.expressions]
+
+
+def _first_there(one: Condition, other: Condition) -> Condition:
+    """The first of two values, or the other where there is none."""
+    return Operation("IF", (Operation("IS NULL", (one,)), other, one))
+
+
+def _better(sign: str, one: Condition, other: Condition) -> Condition:
+    """As Spark has GREATEST and LEAST: a value that is missing is left out."""
+    better = Operation("OR", (Operation("IS NULL", (other,)), Operation(sign, (one, other))))
+    return Operation("IF", (better, one, other))
+
+
+def _nested(case: exp.Case) -> exp.Expr:
+    """CASE as one IF in another."""
+    found: exp.Expr = case.args.get("default") or exp.Null()
+    for each in reversed(case.args["ifs"]):
+        asked = each.this if case.this is None else exp.EQ(this=case.this.copy(), expression=each.this)
+        found = exp.If(this=asked, true=each.args["true"], false=found)
+    return found
 
 
 def _strict(node: exp.Expr) -> bool:

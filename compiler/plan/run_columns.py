@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
 from sase.compiler.core import scalars
+from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.fields import attribute_of, of_event
-from sase.compiler.plan.columns import Columns, in_order, where_some_fills
+from sase.compiler.plan.automaton import Automaton
+from sase.compiler.plan.columns import Columns, in_order, type_test, where_some_fills
 from sase.compiler.plan.logical import Plan
-from sase.compiler.plan.physical import Ends, Fill, PhysicalPlan, Read, Result, Runs, Shuffle, Sort
+from sase.compiler.plan.physical import (
+    Buckets,
+    Choose,
+    Ends,
+    Fill,
+    PhysicalPlan,
+    Read,
+    Release,
+    Remember,
+    Result,
+    Runs,
+    Shuffle,
+    Sort,
+    Step,
+)
 from sase.compiler.plan.runs import RunPlanner
 
-EVENT, TIME = "_sase_event", "_sase_time"
+EVENT, TIME, NUMBER = "_sase_event", "_sase_time", "_sase_number"
 
 
 class RunColumns(Columns):
@@ -21,22 +35,27 @@ class RunColumns(Columns):
 
     def plan_all(self) -> PhysicalPlan:
         query = self.query
-        found = RunPlanner(query, EVENT, TIME).plan()
+        found = RunPlanner(query, EVENT, TIME, NUMBER).plan()
+        if self.stream and query.within is None:
+            self.refuse_endless(found.rows.automaton)
         result = self.result()
         emit = {variable.name: in_order(variable, self.carried[variable.name]) for variable in query.positive}
         types = {
             name: dict(columns) for name, columns in self.types(emit, query.predicates, query.equivalences).items()
         }
-        fills = tuple(Fill(name, (sql,), (sql,)) for name, sql in found.wanted.items())
+        fills = tuple(Fill(name, parts, parts) for name, parts in found.wanted.items())
         present = [f"{of_event(key)} IS NOT NULL" for key in found.keys]
         if query.strategy == "skip till next match":
-            relevant = [f"({' OR '.join(dict.fromkeys(found.wanted.values()))})", *present]
+            ways = dict.fromkeys(fill.condition for fill in fills)
+            relevant = [f"({' OR '.join(ways)})", *present]
             where = where_some_fills(map(self.fill, query.variables))
         else:
             relevant, where = present, None
             asked = {attribute_of(key) for key in found.keys}
             for name, declared in query.others.items():
                 types.setdefault(name, {column: kind for column, kind in declared.items() if column in asked})
+            if self.stream:  # where all events come this far, and tell what time it is
+                relevant = [scalars.sql(type_test(query.type, types)), *present]
         columns = tuple(dict.fromkeys(name for names in emit.values() for name in names))
         runs = Runs(
             pattern=found.rows,
@@ -45,38 +64,69 @@ class RunColumns(Columns):
             columns=columns,
             relevant=" AND ".join(relevant) or None,
             values=found.values,
+            symbols=found.symbols,
             arrays=frozenset(name for name, loop in query.loops.items() if not loop.single),
             first=found.first,
             last=found.last,
+            number=NUMBER,
+            chosen=found.chosen,
         )
-        together = (
-            Shuffle(found.rows.by, self.plan.strategy.partitions),
-            Sort((*found.rows.by, TIME, *self.tie_breaker)),
-        )
+        choose = [Choose(False, tuple(query.selection.items()), query.consume == "exclusive")] if found.chosen else []
+        if self.stream and choose:
+            self.refuse_choice()
+        together: list[Step] = [Shuffle(found.rows.by, self.plan.strategy.partitions)]
+        if self.stream:
+            remembered = {TIME, *found.rows.by, *self.tie_breaker, *columns, *runs.asked}
+            together = [Release(), Buckets(found.rows.by), Remember(tuple(sorted(remembered)))]
+        together.append(Sort((*found.rows.by, TIME, *self.tie_breaker)))
         return PhysicalPlan(
             query=query,
             stream=self.stream,
-            steps=(Read(types, where), *fills, *together, runs, result),
+            steps=(Read(types, where), *fills, *together, runs, *choose, result),
             emit=emit,
             selected=(),
             roles=self.names.roles,
             flags=self.flags,
         )
 
+    def refuse_choice(self) -> None:
+        query = self.query
+        what = next((f"{mode} {name}" for name, mode in query.selection.items()), "CONSUME EXCLUSIVE")
+        found = Diagnostic(
+            f"on a stream, runs come out one behind the other, and not those together among which {what} chooses",
+            query.span,
+            "leave it out, or run the query on events at rest; AFTER MATCH SKIP PAST LAST ROW keeps matches apart",
+        )
+        raise SaseError([found], query.text, query.filename)
+
+    def refuse_endless(self, automaton: Automaton) -> None:
+        """A stream must be able to forget: without a window, a run is over after so many events, or never."""
+        if not automaton.is_endless:
+            return
+        query = self.query
+        loops = [name for name, loop in query.loops.items() if loop.most is None]
+        if query.strategy == "skip till next match" or not loops:
+            found = Diagnostic(
+                f"a stream needs WITHIN: without a window, {query.strategy} may wait for its next event for ever",
+                query.span,
+                "add a window, such as WITHIN 12 hours",
+            )
+        else:
+            variable = query.variable(loops[0])
+            kind = " or ".join(variable.types)
+            found = Diagnostic(
+                "a stream needs WITHIN, or an upper bound: this loop may go on for ever, and the state with it",
+                variable.span,
+                f"add a window, such as WITHIN 12 hours, or a bound, {kind}{{1,100}} {variable.name}",
+            )
+        raise SaseError([found], query.text, query.filename)
+
     def result(self) -> Result:
         query = self.query
-        columns: tuple[tuple[str, str], ...] | None = None
         for variable in query.positive:
             self.carry((variable.name, query.time))
-        if query.returns is None:
-            for variable in query.positive:
+            if query.returns is None:
                 self.carry(*((variable.name, attribute.name) for attribute in variable.attributes.values()))
-        else:
-            listed = [(scalars.sql(output.value), output.name) for output in query.returns]
-            if query.composite is not None:
-                listed.insert(0, (scalars.sql(exp.Literal.string(query.composite)), query.type))
-            for output in query.returns:
-                self.carry(*((column.table, attribute_of(column.name)) for column in scalars.columns(output.value)))
-            columns = tuple(listed)
         names = tuple(variable.name for variable in query.positive)
-        return Result(columns, names, Ends(names[0], names[-1], at_window_end=False))
+        times = Ends(names[0], names[-1], at_window_end=False)
+        return self.grouped(Result(self.returned(), names, times, moment=self.moment([names[-1]])))

@@ -20,7 +20,7 @@ from sase.compiler.core.fields import Path, is_field, of_variable
 from sase.compiler.core.missing import left_out
 from sase.compiler.core.rows import Address, At, Measure, OrderKey, Over, RowClause, Skip
 from sase.compiler.core.spans import at, span_of
-from sase.compiler.plan.columns import type_test
+from sase.compiler.plan.columns import operand_sql, type_test
 from sase.compiler.plan.rows import RowPlan, plan_of
 from sase.compiler.plan.run_states import Forbid, Guard, RunStates, Step, Symbol, Take, TooManyPositions
 
@@ -35,20 +35,26 @@ class RunPlan:
     rows: RowPlan
     keys: tuple[str, ...]
     """The attributes that partition, or fields of them."""
-    wanted: dict[str, str]
-    """For each component, negated ones included, which events it may stand for, by their own columns."""
+    wanted: dict[str, tuple[str, ...]]
+    """For each component, negated ones included, what an event must be to stand for it, by its own columns."""
+    symbols: dict[str, tuple[str, ...]]
+    """For each component, the variables of the row pattern that are its events."""
     values: dict[str, str]
     """For each variable of the pattern, the column of matches that has its event, or events,"""
     first: str
     """and those that have the first and the last event."""
     last: str
+    chosen: tuple[str, ...]
+    """Where matches are chosen among: the columns that have the numbers of all events of a match, and of those by which
+    it is selected."""
 
 
 class RunPlanner:
-    """`event` is the name of a column that holds all that a match keeps of an event, `time` of one with its time."""
+    """`event` is the name of a column that holds all that a match keeps of an event, `time` of one with its time, and
+    `number` of one that tells events apart."""
 
-    def __init__(self, query: BoundQuery, event: str, time: str) -> None:
-        self.query, self.event, self.time = query, event, time
+    def __init__(self, query: BoundQuery, event: str, time: str, number: str) -> None:
+        self.query, self.event, self.time, self.number = query, event, time, number
         (self.branch,) = query.branches
         self.names = self.branch.variables
         self.found: list[Diagnostic] = []
@@ -79,6 +85,7 @@ class RunPlanner:
             Measure("", At(this=event, address=Address(None, first=True, final=True), step=0)),
             Measure("", At(this=event.copy(), address=Address(None, final=True), step=0)),
         ]
+        measures += [Measure("", each) for each in self.numbers()]
         clause = RowClause(
             by=tuple(scalars.without_variable(of_variable("", key)) for key in self.keys),
             order=tuple(OrderKey(_column(name), False, True) for name in (self.time, query.order) if name),
@@ -96,12 +103,13 @@ class RunPlanner:
         planned = plan_of(clause, automaton, self.found)
         if self.found:  # a condition may be asked for at several positions, and is wrong once
             raise SaseError(list(dict.fromkeys(self.found)), query.text, query.filename)
-        wanted = {
-            variable.name: scalars.sql(scalars.conjunction(self.local(variable.name))) for variable in query.variables
-        }
-        *values, first, last = planned.measures
-        shown = {each.name: each.sql for each in values}
-        return RunPlan(planned, self.keys, wanted, shown, first.sql, last.sql)
+        wanted = {variable.name: tuple(map(operand_sql, self.local(variable.name))) for variable in query.variables}
+        made = [each.sql for each in planned.measures]
+        length = len(self.names)
+        first, last, *chosen = made[length:]
+        symbols = {name: self.labels(name) for name in self.names}
+        shown = dict(zip(self.names, made[:length], strict=True))
+        return RunPlan(planned, self.keys, wanted, symbols, shown, first, last, tuple(chosen))
 
     # ---- the pattern ----------------------------------------------------------------------------
 
@@ -387,9 +395,11 @@ class RunPlanner:
 
     def address(self, name: str, closing: bool = False, first: bool = False, offset: int = 0) -> Address:
         """Of the rows of a variable before the row at hand; where a run is over, with that row."""
+        return Address(self.labels(name), first=first, offset=offset, before=not closing)
+
+    def labels(self, name: str) -> tuple[str, ...]:
         number = self.names.index(name)
-        labels = tuple(label for symbol, label in self.symbols.items() if symbol.step == number)
-        return Address(labels, first=first, offset=offset, before=not closing)
+        return tuple(label for symbol, label in self.symbols.items() if symbol.step == number)
 
     def converted(self, condition: exp.Expr, here: str, closing: bool) -> exp.Expr:
         def visit(part: exp.Expr) -> exp.Expr:
@@ -455,6 +465,16 @@ class RunPlanner:
         if self.loop(name).single:
             return At(this=_column(self.event), address=address, step=0)
         return Over(function="array_agg", this=_column(self.event), address=address)
+
+    def numbers(self) -> Iterator[exp.Expr]:
+        """What choosing among matches goes by."""
+        query = self.query
+        if not query.selection and query.consume != "exclusive":
+            return
+        every = tuple(label for name in self.names for label in self.labels(name))
+        yield Over(function="array_agg", this=_column(self.number), address=Address(every, final=True))
+        for name in query.selection:
+            yield At(this=_column(self.number), address=Address(self.labels(name), final=True), step=0)
 
     def refuse(self, message: str, span: Span, help: str) -> None:
         self.found.append(Diagnostic(message, span, help))

@@ -2,7 +2,8 @@
 
 Instance selection and consumption choose among matches, and so does an OR that may find one match twice. So all that
 makes a match is decided before: in the kernel, if all of it comes apart, which then chooses, too. Else it reports every
-candidate, Spark decides, and a *deferred* choice follows.
+candidate, Spark decides, and a *deferred* choice follows. Where earlier results decide, the choice is theirs: behind
+everything, in the fold that goes moment by moment.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sase.compiler.core.bound import Predicate
+from sase.compiler.core.bound import BoundQuery, Predicate
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.plan.logical import BranchPlan, GroupPlan, Plan
 from sase.compiler.plan.rules.filter_in_construction import filtered
@@ -23,6 +24,10 @@ def settled(plan: Plan, stream: bool) -> Plan:
     query = plan.query
     if not plan.branches:
         return plan
+    if query.reported:  # which then chooses, too: `Decide`
+        if stream and query.consume == "exclusive":
+            raise SaseError([_used_later(query)], query.text, query.filename)
+        return replace(plan, deferred=query.once and any(_may_repeat(each, plan) for each in plan.branches))
     if stream and query.consume == "exclusive":
         plan = plan.with_branches(_inside)
         if found := dict.fromkeys(_left(part) for each in plan.branches for part in _undecided(each)):
@@ -66,6 +71,14 @@ def _may_repeat(each: BranchPlan, plan: Plan) -> bool:
 
 def _forbids_late(each: GroupPlan) -> bool:
     return each.group.fold == "none" and bool(each.undecided)
+
+
+def _used_later(query: BoundQuery) -> Diagnostic:
+    return Diagnostic(
+        f"on a stream, what CONSUME EXCLUSIVE has used up is known before {query.reported[0].name} has decided",
+        query.span,
+        "run the query on events at rest, or leave one of the two out",
+    )
 
 
 def _left(part: Predicate) -> Diagnostic:

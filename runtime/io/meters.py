@@ -19,16 +19,21 @@ from pyspark.sql import DataFrame
 LARGE = 32 << 20
 """Bytes of files below which a look at the types of the events takes longer than observing all of them."""
 
-_READING = re.compile(r"(Project|Filter|SubqueryAlias|View|Relation\b.* (parquet|orc)$)")
+_READING = re.compile(r"(Project|Filter|SubqueryAlias|View|CollectMetrics|Relation\b.* (parquet|orc)$)")
+
+
+def is_columnar(frame: DataFrame) -> bool:
+    """Whether it reads files in which one column can be looked at without the others, and does nothing more."""
+    plan = _execution(frame).analyzed().toString().strip().split("\n")
+    return all(_READING.match(line.lstrip(" :+-")) for line in plan)
 
 
 def is_large_and_columnar(frame: DataFrame) -> bool:
-    """Whether it reads large files, in which one column can be looked at without the others, and does nothing more."""
-    execution: Any = frame._jdf.queryExecution()
-    plan = execution.analyzed().toString().strip().split("\n")
-    if not all(_READING.match(line.lstrip(" :+-")) for line in plan):
-        return False
-    return int(str(execution.optimizedPlan().stats().sizeInBytes())) >= LARGE
+    return is_columnar(frame) and int(str(_execution(frame).optimizedPlan().stats().sizeInBytes())) >= LARGE
+
+
+def _execution(frame: DataFrame) -> Any:
+    return frame._jdf.queryExecution()
 
 
 class Meter:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ class Program:
     terms: list[str] = field(default_factory=list)
     addresses: list[tuple[int, int, int, int]] = field(default_factory=list)
     sets: list[tuple[str, ...]] = field(default_factory=list)
-    aggregates: list[tuple[int, int, int, int]] = field(default_factory=list)
+    aggregates: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     ranked: list[set[str]] = field(default_factory=list)
 
     def conditions(self) -> Conditions:
@@ -87,7 +88,7 @@ class Program:
             constants=np.array(self.constants, np.int64),
             addresses=table(self.addresses, 4),
             sets=table([[int(symbol in names) for symbol in symbols] for names in self.sets], max(len(symbols), 1)),
-            aggregates=table(self.aggregates, 4),
+            aggregates=table(self.aggregates, 5),
             variable=np.array([variables.index(symbol) for symbol in symbols], np.int64),
         )
 
@@ -104,7 +105,7 @@ class Program:
                 self._push(load, self._address(condition), _number(self.terms, column))
                 return kind
             case Classifier():
-                self._push(k.LABEL, self._address(condition))
+                self._push(k.LABEL, self._address(condition), condition.step)
                 return _NAME
             case MatchNumber():
                 self._push(k.NUMBER)
@@ -147,18 +148,20 @@ class Program:
         if over.function == "count":
             term = -1 if over.column is None else _number(self.terms, over.column)
             real = int(over.column is not None and _kind(self.types[over.column], over.column).name == "real")
-            self._push(k.COUNT, _number(self.aggregates, (group, k.LEAST, term, real)), int(over.before))
+            counted = _number(self.aggregates, (group, k.LEAST, term, real, int(over.distinct)))
+            self._push(k.COUNT, counted, int(over.before))
             return Kind("exact")
         if over.function == "array_agg" or over.column is None:
             raise Unfit("a condition does not look into array_agg")
         kind, term = _kind(self.types[over.column], over.column), _number(self.terms, over.column)
         real = kind.name == "real"
         if over.function in ("min", "max"):
-            self._fold(group, k.LEAST if over.function == "min" else k.GREATEST, term, real, over.before)
+            least = k.LEAST if over.function == "min" else k.GREATEST
+            self._fold((group, least, term, int(real), 0), over.before)
             return kind
         if kind.name not in ("exact", "real"):
             raise Unfit(f"{over.function}({over.column}) adds up numbers, and these are {self.types[over.column]}")
-        aggregate = self._fold(group, k.SUM, term, real, over.before)
+        aggregate = self._fold((group, k.SUM, term, int(real), int(over.distinct)), over.before)
         if over.function == "sum":
             return kind
         self._as_real(kind)
@@ -167,9 +170,9 @@ class Program:
         self._push(k.DIVIDE_REAL)
         return _REAL_KIND
 
-    def _fold(self, group: int, function: int, term: int, real: bool, before: bool) -> int:
-        aggregate = _number(self.aggregates, (group, function, term, int(real)))
-        self._push(k.AGGREGATE_REAL if real else k.AGGREGATE, aggregate, int(before))
+    def _fold(self, folded: tuple[int, int, int, int, int], before: bool) -> int:
+        aggregate = _number(self.aggregates, folded)
+        self._push(k.AGGREGATE_REAL if folded[k.IS_REAL] else k.AGGREGATE, aggregate, int(before))
         return aggregate
 
     # ---- operators ------------------------------------------------------------------------------
@@ -193,11 +196,13 @@ class Program:
             self._truth(self._value(parts[0]), sign)
             self._push(k.IS_TRUE)
             return _TRUTH
+        if sign == "IF":
+            self._truth(self._value(parts[0]), sign)
         begin = len(self.code)
-        left = self._value(parts[0])
+        left = self._value(parts[-2])
         middle = len(self.code)
-        right = self._value(parts[1])
-        return self._binary(sign, begin, left, middle, right)
+        right = self._value(parts[-1])
+        return (self._choice if sign == "IF" else partial(self._binary, sign))(begin, left, middle, right)
 
     def _truth(self, kind: Kind, sign: str) -> None:
         if kind.name not in ("truth", "null"):
@@ -228,14 +233,40 @@ class Program:
         digits = left.digits + right.digits if sign == "*" else max(left.digits, right.digits)
         for code, kind in ((first, left), (second, right)):
             self.code += code
-            if sign != "*" and kind.digits < digits:
-                self._push(k.CONSTANT, _number(self.constants, _fitting(10 ** (digits - kind.digits))))
-                self._push(k.MULTIPLY)
+            if sign != "*":
+                self._scaled(kind.digits, digits)
         if sign in _COMPARISONS:
             self._push(k.COMPARE, _COMPARISONS[sign])
             return _TRUTH
         self._push(_EXACT[sign])
         return Kind("exact", digits)
+
+    def _choice(self, begin: int, left: Kind, middle: int, right: Kind) -> Kind:
+        """One value or the other, as values of one kind."""
+        first, second = self.code[begin:middle], self.code[middle:]
+        del self.code[begin:]
+        kind = right if left.name == "null" else left
+        if kind.name in ("exact", "real") and {left.name, right.name} <= {"exact", "real", "null"}:
+            digits = max(left.digits, right.digits)
+            kind = _REAL_KIND if "real" in (left.name, right.name) else Kind("exact", digits)
+        elif "null" not in (left.name, right.name) and left.name != right.name:
+            raise Unfit(f"{_words(left)} and {_words(right)} are no values of one kind: cast one of them")
+        elif kind.name == "ranked":
+            kind = Kind("ranked", columns=(*left.columns, *right.columns))
+            self.ranked.append(set(kind.columns))
+        for code, each in ((first, left), (second, right)):
+            self.code += code
+            if kind.name == "real":
+                self._as_real(each)
+            elif kind.name == "exact" and each.name == "exact":
+                self._scaled(each.digits, kind.digits)
+        self._push(k.IF_REAL if kind.name == "real" else k.IF)
+        return kind
+
+    def _scaled(self, digits: int, wanted: int) -> None:
+        if digits < wanted:
+            self._push(k.CONSTANT, _number(self.constants, _fitting(10 ** (wanted - digits))))
+            self._push(k.MULTIPLY)
 
     def _as_real(self, kind: Kind) -> None:
         if kind.name != "real":
@@ -261,7 +292,17 @@ class Program:
                     whole[at] = ranks.get(name, 0)
                 case _:
                     whole[at] = _exact(column)
-        return Terms(whole, real, missing)
+        return Terms(whole, real, missing, self._same(chunk))
+
+    def _same(self, chunk: pa.Table) -> Ints:
+        distinct = {each[k.TERM] for each in self.aggregates if each[k.IS_DISTINCT]}
+        same = np.full((len(self.terms) if distinct else 0, chunk.num_rows), -1, np.int64)
+        for term in distinct:
+            value = encode.equal_codes(chunk.column(self.terms[term]))
+            rows = np.argsort(value, kind="stable")
+            again = np.flatnonzero(value[rows[1:]] == value[rows[:-1]])
+            same[term, rows[again + 1]] = rows[again]
+        return same
 
     def _ranks(self, chunk: pa.Table) -> dict[str, Ints]:
         """Ranks among the values of all columns that are compared with each other, directly or by way of others."""

@@ -30,11 +30,11 @@ Floats = NDArray[np.float64]
 (
     LOAD, LOAD_REAL, CONSTANT, NOTHING, COUNT, AGGREGATE, AGGREGATE_REAL, NUMBER, LABEL, TO_REAL,
     ADD, SUBTRACT, MULTIPLY, ADD_REAL, SUBTRACT_REAL, MULTIPLY_REAL, DIVIDE_REAL,
-    COMPARE, COMPARE_REAL, AND, OR, NOT, IS_NULL, IS_TRUE,
-) = range(24)  # fmt: skip
+    COMPARE, COMPARE_REAL, AND, OR, NOT, IS_NULL, IS_TRUE, IF, IF_REAL,
+) = range(26)  # fmt: skip
 """Operations. The second column of a program is what they are about: an address, a constant, an aggregate, or for
-comparisons one of EQ .. GE; the third the term, for TO_REAL how many digits are behind the point, and for aggregates 1
-where the row at hand is left out."""
+comparisons one of EQ .. GE; the third the term, for TO_REAL how many digits are behind the point, for aggregates 1
+where the row at hand is left out, and for LABEL how many rows further the row is."""
 
 EQ, NE, LT, LE, GT, GE = range(6)
 
@@ -43,8 +43,8 @@ SUM, LEAST, GREATEST = range(3)
 SET, IS_FIRST, OFFSET, BEFORE = range(4)
 """Columns of `Conditions.addresses`. A set of -1 is that of all variables; 1 in BEFORE leaves out the row at hand."""
 
-GROUPED, FUNCTION, TERM, IS_REAL = range(4)
-"""Columns of `Conditions.aggregates`; a term of -1 counts rows."""
+GROUPED, FUNCTION, TERM, IS_REAL, IS_DISTINCT = range(5)
+"""Columns of `Conditions.aggregates`; a term of -1 counts rows. With 1 in the last, equal values count once."""
 
 ERROR = -1
 """A number is too large."""
@@ -59,7 +59,7 @@ class Conditions(NamedTuple):
     constants: Ints
     addresses: Ints  # [address, 4]
     sets: Ints  # [set, position]: 1 if it is of the set
-    aggregates: Ints  # [aggregate, 4]
+    aggregates: Ints  # [aggregate, 5]
     variable: Ints  # [position]: the number of its variable
 
 
@@ -69,6 +69,7 @@ class Terms(NamedTuple):
     whole: Ints
     real: Floats
     missing: Ints
+    same: Ints  # the row before with the same value, or -1: of terms that an aggregate with DISTINCT asks for
 
 
 class Trail(NamedTuple):
@@ -91,9 +92,9 @@ def _table(*shape: int) -> Ints:
 
 
 NO_CONDITIONS = Conditions(
-    _table(0, 3), _table(0), _table(0), _table(0), _table(0, 4), _table(0, 0), _table(0, 4), _table(0)
+    _table(0, 3), _table(0), _table(0), _table(0), _table(0, 4), _table(0, 0), _table(0, 5), _table(0)
 )
-NO_TERMS = Terms(_table(0, 0), np.zeros((0, 0)), _table(0, 0))
+NO_TERMS = Terms(_table(0, 0), np.zeros((0, 0)), _table(0, 0), _table(0, 0))
 
 
 def new_trail(conditions: Conditions, rows: int, positions: int, budget: int) -> Trail:
@@ -165,7 +166,13 @@ def _note(
         seen = trail.seen[g, depth - 1] if depth else 0
         whole = trail.whole[g, depth - 1] if depth else 0
         real = trail.real[g, depth - 1] if depth else 0.0
-        if (s < 0 or conditions.sets[s, position] == 1) and (term < 0 or terms.missing[term, here] == 0):
+        counts = (s < 0 or conditions.sets[s, position] == 1) and (term < 0 or terms.missing[term, here] == 0)
+        if counts and conditions.aggregates[g, IS_DISTINCT] == 1:
+            earlier = terms.same[term, here]
+            while earlier >= row and s >= 0 and conditions.sets[s, label[used + earlier - row]] == 0:
+                earlier = terms.same[term, earlier]
+            counts = earlier < row
+        if counts:
             if term >= 0 and conditions.aggregates[g, IS_REAL] == 1:
                 value = terms.real[term, here]
                 if function == SUM:
@@ -220,6 +227,8 @@ def holds(
             top += 1
             known = depth - conditions.addresses[about, BEFORE]
             element = _element(conditions, trail, about, known) if known >= 0 else -1
+            if operation == LABEL and element >= 0:
+                element = element + term if element + term <= depth else -1
             nulls[top] = 1 if element < 0 else 0
             if element >= 0:
                 if operation == LABEL:
@@ -263,6 +272,14 @@ def holds(
         elif operation == IS_NULL:
             stack[top] = nulls[top]
             nulls[top] = 0
+        elif operation in (IF, IF_REAL):
+            top -= 2
+            chosen = top + 1 if nulls[top] == 0 and stack[top] == 1 else top + 2
+            nulls[top] = nulls[chosen]
+            if operation == IF:
+                stack[top] = stack[chosen]
+            else:
+                reals[top] = reals[chosen]
         elif operation in (AND, OR):
             top -= 1
             deciding = 0 if operation == AND else 1

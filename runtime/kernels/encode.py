@@ -360,7 +360,7 @@ def group_codes(columns: Sequence[pa.ChunkedArray], rows: int) -> Ints:
     codes = np.zeros(rows, np.int64)
     for column in columns:
         for field in _fields(column):
-            values = _codes(field)
+            values = equal_codes(field)
             pairs = pa.array(codes * (rows + 1) + values)
             codes = pairs.dictionary_encode().indices.to_numpy().astype(np.int64) if codes.any() else values
     return codes
@@ -388,10 +388,13 @@ def _fields(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
         yield from _fields(field)
 
 
-def _codes(column: pa.ChunkedArray) -> Ints:
+def equal_codes(column: pa.ChunkedArray) -> Ints:
     """Numbers from 0 up that are equal exactly where the values are; at most as many as there are rows."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
+    if pa.types.is_floating(column.type):  # Arrow tells -0.0 from 0.0
+        distinct, numbers = np.unique(ordered_bits(column.fill_null(0).to_numpy()), return_inverse=True)
+        return np.where(column.is_null().to_numpy(), len(distinct), numbers)
     if pa.types.is_nested(column.type):  # Arrow does not hash lists
         known: dict[str, int] = {}
         return np.array([known.setdefault(repr(value), len(known)) for value in column.to_pylist()], np.int64)

@@ -173,8 +173,8 @@ def slide(
                     _identity(back, zero, one)
                 first += 1
             bits = _weigh(begin, later, events.states, least, exact, zero, one, of, value, weight)
-            # Sequences that these events complete, if an earlier chunk has not told of them
-            if later > events.fresh:
+            # Sequences that these events complete, if an earlier chunk, or micro-batch, has not told of them
+            if later > events.fresh and time[begin] >= events.since:
                 if begin < events.fresh:
                     _weigh(events.fresh, later, events.states, least, exact, zero, one, of, value, weight)
                 for step in range(len(machine.ends)):

@@ -296,10 +296,10 @@ class _Builder:
             return
         (branch,) = self.pattern.branches
         order = order_of(branch)
-        grouped = set(self.pattern.variables) - set(branch.variables)
+        blocks = (branch.variables,) if branch.blocks is None else branch.blocks
         for clause in branch.where:
             for one, column, other, other_column in _equal(clause):
-                if not grouped & {one, other} and order.possible:
+                if any({one, other} <= {*block} for block in blocks) and order.possible:
                     ticks = (min(order.most[other, one], MOST), min(order.most[one, other], MOST))
                     terms = self.columns.index(column), self.columns.index(other_column)
                     yield [self.number[one], terms[0], self.number[other], terms[1], *ticks]

@@ -86,6 +86,7 @@ class Tables(NamedTuple):
     skip: int
     skipped_to: Ints  # [position]: 1 if AFTER MATCH SKIP goes to its rows
     within: int  # 0: no window
+    step: Ints  # [256 * list + live positions]: what `walk` takes of a list; empty for more than 8 positions
 
 
 class Rows(NamedTuple):
@@ -161,7 +162,15 @@ def encode(pattern: RowPattern) -> Tables:
         skip=("past last row", "next row", "first", "last").index(pattern.skip.to),
         skipped_to=np.array([int(p in target) for p in range(positions)], np.int64),
         within=pattern.within or 0,
+        step=np.array(
+            [_taken(each, live) for each in lists for live in range(256)] if positions <= 8 else [], np.int64
+        ),
     )
+
+
+def _taken(listed: tuple[int, ...], live: int) -> int:
+    """The first position of a list that is live, or ACCEPT if that comes before; NONE if there is none."""
+    return next((each for each in listed if each == ACCEPT or live >> each & 1), NONE)
 
 
 def _hopeful(pattern: RowPattern) -> set[int]:
@@ -232,6 +241,9 @@ def reach_back(tables: Tables, rows: Rows, live: Ints, reach: Ints) -> None:
                 reach[row * positions + position] = best
 
 
+NONE = -2
+"""In `Tables.step`, beside positions and ACCEPT: no way leads on."""
+
 NO_MATCH, OPEN, SPENT, TOO_LARGE = -1, -2, -3, -4
 """In place of the length of a match: there is no match at this row; that depends on rows to come; the
 budget is spent; a number grew too large."""
@@ -301,6 +313,8 @@ def walk(
     start, numbers, offset, label = found.start, found.number, found.offset, found.label
     row, group, counted = cursor[ROW], cursor[GROUP], cursor[NUMBER]
     searching = len(conditions.program) > 0
+    step = tables.step
+    one_look_up = len(step) > 0 and within == 0
     matches, used, status = 0, 0, OVER
     bound = 0  # with a window: the first row behind it
     while group < count:
@@ -329,6 +343,16 @@ def walk(
             # At each row, the first live position of the list. Not a function of its own: a call per start would cost
             # more than all the rest.
             here, length = row, OPEN
+            if one_look_up:
+                target = 0
+                while here < stop:
+                    target = step[(choices << 8) + (live[here] & 255)]
+                    if target < 0:
+                        length = here - row if target == -1 else NO_MATCH
+                        break
+                    label[used + here - row] = target
+                    choices = FOLLOW + target
+                    here += 1
             while length == OPEN:
                 if here == stop:
                     # Live on the last row of its partition, a match ends there. Else who knows, unless it ends anyhow.
@@ -504,7 +528,7 @@ def _compiled() -> dict[str, Any] | None:
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
-    tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer], Tables)
+    tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer, given], Tables)
     rows = named([given] * 6 + [integer], Rows)
     ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
 

@@ -49,11 +49,13 @@ class Running:
 
 @dataclass(frozen=True)
 class Task:
-    """`columns` are those of the events, by their names; rows have them under their numbers."""
+    """`columns` are those of the events, by their names; rows have them under their numbers. The type of a row is a
+    number, too: its place among `kinds`."""
 
     running: tuple[Running, ...]
     columns: tuple[str, ...]
     type: str
+    kinds: tuple[str, ...]
     tie_breaker: str | None
     types: tuple[str, ...]
     """The events that get the columns."""
@@ -281,7 +283,7 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
     for batch in _and_last(in_order(batches, task)):
         table = held if batch is None else pa.Table.from_batches([batch])
         if batch is not None and held is not None:
-            table = pa.concat_tables([held, table]).combine_chunks()
+            table = pa.concat_tables([held, table])
         if table is None or table.num_rows == 0:
             continue
         begins = _begins(task, table)
@@ -301,15 +303,15 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
         slices = ints_of(table.column("slice"))
         rows = Rows(slices, ints_of(table.column("ticks")), begins, own & _is_of(task, table, task.types))
         found = [
-            each.arrive(rows, values, feeds, bases).filter(pa.array(own))
+            each.arrive(rows, values, feeds, bases)
             for each, (values, feeds) in zip(running, _fed(task, table), strict=True)
         ]
         bases.forget(int(slices[-1]))
         if own.any():
-            kept = table.select([str(each) for each in range(len(task.columns))]).filter(pa.array(own))
+            kept = table.select([str(each) for each in range(len(task.columns))])
             for each, column, kind in zip(task.running, found, types, strict=True):
                 kept = kept.append_column(each.name, column.cast(kind))
-            yield from kept.combine_chunks().to_batches()
+            yield from (kept if own.all() else kept.filter(pa.array(own)).combine_chunks()).to_batches()
 
 
 def _begins(task: Task, table: pa.Table) -> Truths:
@@ -321,7 +323,8 @@ def _begins(task: Task, table: pa.Table) -> Truths:
 
 
 def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) -> Truths:
-    return _is_one_of(rows.column(str(task.columns.index(task.type))), types)
+    among: Truths = np.array([name in types for name in task.kinds], np.bool)
+    return among[ints_of(rows.column(str(task.columns.index(task.type))))]
 
 
 def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:

@@ -222,7 +222,7 @@ class FoundCombinations:
         # Of a place, the number of its first row: what is behind this chunk must know it by the same number.
         self.position = np.searchsorted(events.position, events.position) if of.pattern.deferred else events.position
         choosing = (of.pattern.select or of.pattern.exclusive) and not of.pattern.deferred
-        self.selection = Selection(of.pattern, events.states & USED != 0) if choosing else None
+        self.selection = Selection.of(of.pattern, events.states & USED != 0) if choosing else None
 
     @property
     def used(self) -> NDArray[np.bool] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from itertools import groupby
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.operator.matcher import int64s
+from sase.runtime.operator.selection import Candidates, Selection
+from sase.runtime.pattern import Branch, Combination
 
 Tree = tuple[Any, ...]
 """A sign and what it takes: `("told", name)`, `("term", variable, column)`, `(">", tree, tree)`."""
@@ -40,7 +42,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class Deciding:
-    """`last` are the variables that may hold the last event, `row` is the column that tells events apart."""
+    """`last` are the variables that may hold the last event, `row` is the column that tells events apart.
+
+    Of the matches of a moment, `select` and `exclusive` choose as `Combination` says, `among` all positive variables.
+    """
 
     counted: tuple[Counted, ...]
     where: tuple[Tree, ...]
@@ -49,6 +54,9 @@ class Deciding:
     order: str | None
     row: str
     within: int | None
+    among: tuple[str, ...] = ()
+    select: tuple[tuple[str, Literal["first", "last"]], ...] = ()
+    exclusive: bool = False
 
 
 # ---- values -------------------------------------------------------------------------------------
@@ -249,17 +257,14 @@ class Fold:
         self.tallies = [Tally(each, deciding.within) for each in deciding.counted]
         self.terms: dict[tuple[str, str], list[Any]] = {}
         self.where = [compiled(tree, self.terms) for tree in deciding.where]
+        self.choice = _Choice(deciding) if deciding.among else None
         for tally, table in zip(self.tallies, kept, strict=False):
             for row, ticks, value in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 tally.add(row, ticks, value)
 
     def moments(self, matches: pa.Table) -> list[tuple[Any, ...]]:
         """Of each candidate, the place of its last event."""
-        places = []
-        for variable in self.deciding.last:
-            time = _ticks(matches, variable, self.deciding.time)
-            order = _field(matches, variable, self.deciding.order) if self.deciding.order else [0] * len(time)
-            places.append([None if at is None else (at, n) for at, n in zip(time, order, strict=True)])
+        places = [_places(matches, variable, self.deciding) for variable in self.deciding.last]
         return [max(place for place in each if place is not None) for each in zip(*places, strict=True)]
 
     def decide(self, matches: pa.Table, moments: Sequence[tuple[Any, ...]]) -> pa.Table:
@@ -277,6 +282,8 @@ class Fold:
             )
             for each in self.deciding.counted
         ]
+        if self.choice is not None:
+            self.choice.open(matches)
         kept: list[int] = []
         told: dict[str, list[Any]] = {each.name: [] for each in self.deciding.counted}
         for moment, group in groupby(range(len(moments)), key=moments.__getitem__):
@@ -284,6 +291,8 @@ class Fold:
                 tally.forget(moment[0])
             before = {tally.counted.name: tally.value() for tally in self.tallies}
             now = [at for at in group if all(condition(at, before) is True for condition in self.where)]
+            if self.choice is not None:
+                now = self.choice.chosen(now)
             for tally, listed in zip(self.tallies, events, strict=True):
                 for at in now:
                     row, ticks, value = listed[at]
@@ -306,6 +315,39 @@ class Fold:
             ticks, values = zip(*tally.inside.values(), strict=True) if rows else ((), ())
             tables.append(pa.table({"row": rows, "ticks": pa.array(ticks, pa.int64()), "value": pa.array(values)}))
         return tables
+
+
+class _Choice:
+    """`first`, `last`, and what is used up, among the matches that earlier results have let through."""
+
+    def __init__(self, deciding: Deciding) -> None:
+        self.deciding = deciding
+        pattern = Combination((Branch(deciding.among),), False, deciding.select, deciding.exclusive)
+        self.selection = Selection.of(pattern, np.zeros(0, np.bool))
+        self.numbers: dict[Any, int] = {}
+        """Of the events, by their rows."""
+
+    def open(self, matches: pa.Table) -> None:
+        """The candidates of which some are then asked for."""
+        events, places = [], []
+        for variable in self.deciding.among:
+            rows = _field(matches, variable, self.deciding.row)
+            events.append([-1 if row is None else self.numbers.setdefault(row, len(self.numbers)) for row in rows])
+            places.append(_places(matches, variable, self.deciding))
+        known = sorted({place for each in places for place in each if place is not None})
+        ranks: dict[Any, int] = {place: rank for rank, place in enumerate(known)} | {None: -1}
+        self.found = Candidates(
+            np.array(events, np.int64).T,
+            np.array([[ranks[place] for place in each] for each in places], np.int64).T,
+            np.zeros(matches.num_rows, np.int64),
+        )
+        if self.deciding.exclusive:
+            more = np.zeros(len(self.numbers) - len(self.selection.used), np.bool)
+            self.selection.used = np.concatenate([self.selection.used, more])
+
+    def chosen(self, moment: list[int]) -> list[int]:
+        kept: list[int] = self.selection.of_moment(self.found, np.array(moment, np.int64)).tolist()
+        return kept
 
 
 def run(deciding: Deciding, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -348,6 +390,12 @@ def _column(matches: pa.Table, variable: str, name: str) -> pa.ChunkedArray:
 def _field(matches: pa.Table, variable: str, name: str) -> list[Any]:
     values: list[Any] = _column(matches, variable, name).to_pylist()
     return values
+
+
+def _places(matches: pa.Table, variable: str, deciding: Deciding) -> list[tuple[Any, ...] | None]:
+    time = _ticks(matches, variable, deciding.time)
+    order = _field(matches, variable, deciding.order) if deciding.order else [0] * len(time)
+    return [None if at is None else (at, n) for at, n in zip(time, order, strict=True)]
 
 
 def _ticks(matches: pa.Table, variable: str, name: str) -> list[int | None]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.compile_conditions import Program, Unfit
@@ -132,6 +133,21 @@ class RowMatcher:
                 raise SaseRunError(f"DEFINE: {error}") from None
         return self.program
 
+    def tied(self, chunk: pa.Table, groups: Ints) -> NDArray[np.bool]:
+        """The rows that ORDER BY does not tell from the next one of their group; an error, where there may be none."""
+        same = np.ones(chunk.num_rows - 1, np.bool)
+        for name in self.task.order:
+            same &= ~changes(chunk.column(name))
+        same[groups[1:-1] - 1] = False
+        if self.task.refuse_ties and same.any():
+            row = int(np.argmax(same))
+            key = ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in self.task.by)
+            raise SaseRunError(
+                f"two events{f' of {key}' if key else ''} are simultaneous, and nothing says which of them is the "
+                "next: name a tie-breaker, a column that tells them apart (order in the catalog, --order)"
+            )
+        return same
+
     def place(self, chunk: pa.Table, row: int) -> str:
         """A row, in words: its keys. Empty if there are none."""
         names = dict.fromkeys((*self.task.by, *self.task.order))
@@ -233,7 +249,9 @@ class Partition(RowMatcher):
         old = self.carried_rows
         chunk = pa.Table.from_batches(batches)
         begun, groups = self._groups(chunk)
-        self._count_ties(chunk, groups, old)
+        if self.task.order:
+            same = self.tied(chunk, groups)
+            self.ties += int(np.count_nonzero(same[max(old - 1, 0) :]))  # those between carried rows are counted
         covered = np.concatenate([self.covered, np.zeros(total - old, np.int64)])
         number = self.number if begun else 0
         symbols = int64s(chunk, self.task.symbols)
@@ -265,25 +283,6 @@ class Partition(RowMatcher):
         else:
             begun, new = not new[0], new[1:]
         return begun, np.concatenate([[0], np.flatnonzero(new) + 1, [chunk.num_rows]])
-
-    def _count_ties(self, chunk: pa.Table, groups: Ints, old: int) -> None:
-        """Rows of a group that ORDER BY does not tell apart. Those between carried rows are counted."""
-        if not self.task.order:
-            return
-        same = np.ones(chunk.num_rows - 1, np.bool)
-        for name in self.task.order:
-            same &= ~changes(chunk.column(name))
-        same[groups[1:-1] - 1] = False
-        if self.task.refuse_ties and same.any():
-            raise self._simultaneous(chunk, int(np.argmax(same)))
-        self.ties += int(np.count_nonzero(same[max(old - 1, 0) :]))
-
-    def _simultaneous(self, chunk: pa.Table, row: int) -> SaseRunError:
-        key = ", ".join(f"{name}={chunk.column(name)[row].as_py()!s}" for name in self.task.by)
-        return SaseRunError(
-            f"two events{f' of {key}' if key else ''} are simultaneous, and nothing says which of them is the next: "
-            "name a tie-breaker, a column that tells them apart (order in the catalog, --order)"
-        )
 
     def _swept(
         self, walk: Walk, groups: Ints, number: int, columns: dict[str, pa.Array]
@@ -337,7 +336,8 @@ def _questions(task: Task) -> tuple[Ints, Ints] | None:
     for at, (_, measure, _) in enumerate(task.measures):
         match measure:
             case (
-                At(offset=0, variables=variables, first=first) | Classifier(offset=0, variables=variables, first=first)
+                At(offset=0, variables=variables, first=first)
+                | Classifier(offset=0, variables=variables, first=first, step=0)
             ):
                 kinds[at] = SWEPT_FIRST if first else SWEPT_LAST
             case Over(function="count", column=None, variables=variables):

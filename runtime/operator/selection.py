@@ -9,7 +9,7 @@ same events, the first one is kept (`once`), where nobody has done so before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +33,14 @@ class Candidates(NamedTuple):
 class Selection:
     """A fold over candidates, moment by moment. `used` says of each event whether it has been used up."""
 
-    def __init__(self, pattern: Combination, used: NDArray[np.bool]) -> None:
-        self.modes = [(pattern.positive.index(variable), mode) for variable, mode in pattern.select]
-        self.exclusive = pattern.exclusive
-        self.once = pattern.once and pattern.deferred
-        self.used = used
+    def __init__(self, modes: Sequence[tuple[int, str]], exclusive: bool, once: bool, used: NDArray[np.bool]) -> None:
+        """`modes` go by columns of the candidates."""
+        self.modes, self.exclusive, self.once, self.used = modes, exclusive, once, used
+
+    @classmethod
+    def of(cls, pattern: Combination, used: NDArray[np.bool]) -> Selection:
+        modes = [(pattern.positive.index(variable), mode) for variable, mode in pattern.select]
+        return cls(modes, pattern.exclusive, pattern.once and pattern.deferred, used)
 
     def decided(self, found: Candidates, *, ended: bool) -> tuple[Ints, Ints]:
         """Which of the candidates are reported, and which have to wait for more of their moment: of the last one,
@@ -51,6 +54,10 @@ class Selection:
         else:
             kept = self._best(found, decided)
         return kept, self._best(found, np.arange(begin, len(moments)))
+
+    def of_moment(self, found: Candidates, moment: Ints) -> Ints:
+        """Of some candidates of one moment, those that are reported."""
+        return self._consumed(found, moment) if self.exclusive else self._best(found, moment)
 
     def _consumed(self, found: Candidates, moment: Ints) -> Ints:
         """Of the candidates of one moment, those that are reported; their events are used from now on."""

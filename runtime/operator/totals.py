@@ -10,9 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernels.encode import Terms, ranks
+from sase.runtime.kernels.encode import Terms, group_codes, ranks
 from sase.runtime.kernels.machine import machine, read_columns
-from sase.runtime.kernels.products import EMPTY, NONE, folded
+from sase.runtime.kernels.products import EMPTY, LARGE, NONE, folded
 from sase.runtime.kernels.sequences import NULL, Events, Ints
 from sase.runtime.operator.construction import Found, Part, taken
 from sase.runtime.operator.matcher import Matcher
@@ -110,6 +110,32 @@ class Added:
         rows = row[len(distinct) - 1 - best] if each.kind == "max" else row[best]
         values = taken(column, rows)
         return found[:, 0] != NONE, pa.array(values.to_pylist(), values.type, mask=~some) if (~some).any() else values
+
+
+def brought_together(pattern: Totals, parts: pa.Table) -> tuple[pa.Table, Ints]:
+    """One row per key, and for each of the parts the number of its row."""
+    codes = group_codes([parts.column(name) for name in pattern.shown], parts.num_rows)
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    keys = parts.select(list(pattern.shown)).take(pa.array(first))
+    columns = {name: keys.column(name) for name in pattern.shown}
+    for each in pattern.totals:
+        column = parts.column(each.name)
+        if each.kind in ("min", "max"):
+            (order,) = ranks(column)
+            by = np.lexsort((~order if each.kind == "max" else order, column.is_null().to_numpy(), place))
+            best = by[np.flatnonzero(np.diff(place[by], prepend=-1))]
+            columns[each.name] = column.take(pa.array(best))
+            continue
+        value = column.to_numpy()
+        sums = np.zeros(len(first), value.dtype)
+        np.add.at(sums, place, value)
+        if not each.real and (np.bincount(place, np.abs(value.astype(np.float64))) > LARGE).any():
+            raise SaseRunError(
+                f"there are too many matches for a whole number, or their sum is too large: CAST({each.kind}(…) AS "
+                "double) counts in doubles"
+            )
+        columns[each.name] = pa.chunked_array([pa.array(sums)])
+    return pa.table(columns), place
 
 
 class Adding(Partition):

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.kernels.encode import ranks
+from sase.runtime.kernels.encode import equal_codes, ranks
 from sase.runtime.kernels.fold import folded
 from sase.runtime.kernels.rows import Found, Ints
 from sase.runtime.operator.construction import taken
@@ -57,10 +57,14 @@ class Values:
                 return _take(self.columns[measure.column], self.row[element], missing)
             case Classifier():
                 element, missing = self._elements(measure, points)
+                if measure.step:
+                    element = element + measure.step
+                    begin, end = self._scope(points, final=True)
+                    missing |= (element < begin) | (element >= end)
                 if missing.all():
                     return pa.nulls(len(missing), kind)
                 names = pa.array(self.pattern.symbols, pa.string())
-                return names.take(pa.array(self.found.label[element], mask=missing))
+                return names.take(pa.array(self.found.label[np.where(missing, 0, element)], mask=missing))
             case Over():
                 return self._over(measure, points, kind)
 
@@ -98,13 +102,13 @@ class Values:
             column = self.columns[measure.column]
             there = taken(column, self.row[places]).is_valid().to_numpy(zero_copy_only=False)
             chosen = np.zeros(len(self.row), np.bool)
-            chosen[places[there]] = True
+            chosen[self._new(places[there], column) if measure.distinct else places[there]] = True
             places, before = _counted(chosen)
         low, high = before[begin], before[end]
         if measure.function == "count":
             return pa.array(high - low)
-        if measure.function == "array_agg":
-            return self._arrays(places, low, high, column, kind)
+        if measure.function in ("array_agg", "labels"):
+            return self._arrays(places, low, high, None if measure.column is None else column)
         empty = low == high
         if empty.all():
             return pa.nulls(len(empty), kind)
@@ -118,16 +122,33 @@ class Values:
             return _masked(sums, last, empty, kind)
         return _averages(sums, last, empty, high - low, kind)
 
+    def _matches(self, places: Ints) -> Ints:
+        """The number of the match that each element is of, from 1."""
+        return np.searchsorted(self.found.offset, places, side="right")
+
+    def _new(self, places: Ints, column: Any) -> Ints:
+        """Of chosen elements, those with a value that their match has not had before."""
+        if not len(places):
+            return places
+        value = equal_codes(pa.chunked_array([taken(column, self.row[places])]))
+        _, first = np.unique(self._matches(places) * (value.max() + 1) + value, return_index=True)
+        return places[first]
+
     def _heads(self, places: Ints) -> NDArray[np.bool]:
         """Of chosen elements, which is the first one of its match."""
-        match = np.searchsorted(self.found.offset, places, side="right")
+        match = self._matches(places)
         return np.concatenate([[True], match[1:] != match[:-1]])[: len(places)]
 
-    def _arrays(self, places: Ints, low: Ints, high: Ints, column: Any, kind: pa.DataType) -> pa.Array:
+    def _arrays(self, places: Ints, low: Ints, high: Ints, column: Any | None) -> pa.Array:
+        """Of the values of a column, or of the names of variables."""
         lengths = high - low
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         index = np.repeat(low - offsets[:-1], lengths) + np.arange(offsets[-1])
-        values = taken(column, self.row[places[index]] if len(places) else index)
+        element = places[index] if len(places) else index
+        if column is None:
+            values = pa.array(self.pattern.symbols, pa.string()).take(pa.array(self.found.label[element]))
+        else:
+            values = taken(column, self.row[element])
         if offsets[-1] >= 2**31:
             raise SaseRunError("array_agg has more than two thousand million values: count or sum them")
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)

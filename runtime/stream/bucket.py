@@ -29,7 +29,7 @@ from sase.runtime.operator.arrivals import Arrived, Arriving
 from sase.runtime.operator.construction import Columns, Found, Rows
 from sase.runtime.operator.matcher import Matcher, Task, int64s
 from sase.runtime.operator.results import Deciding, Fold
-from sase.runtime.pattern import ARRIVES, USED, Outside, Pattern
+from sase.runtime.pattern import ARRIVES, USED, Outside, Pattern, Totals
 from sase.runtime.stream.horizon import COPY, FOREVER, TIMELY, horizon
 
 _CALLED_AT = b"watermark"
@@ -47,11 +47,15 @@ class StreamTask(Task):
     arriving: Arriving | None = None
 
     deciding: Deciding | None = None
+    once: bool = False
+    """Of totals: a key is told of when it has a match, and never again."""
 
     @property
     def spreads(self) -> bool:
-        """Whether keys are spread over buckets: what earlier results decide needs all of them in one."""
-        return bool(self.by) and self.deciding is None
+        """Whether keys are spread over buckets: what earlier results decide needs all of them in one, and so do totals
+        over several keys."""
+        over = isinstance(self.pattern, Totals) and not {*self.by} <= {*self.pattern.shown}
+        return bool(self.by) and self.deciding is None and not over
 
     @property
     def everywhere(self) -> int:
@@ -90,14 +94,7 @@ class Bucket(Matcher):
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
         """One micro-batch of a bucket; time and watermark are in ticks."""
-        late = None
-        if arrived is not None:
-            marks = int64s(arrived, self.task.states)
-            behind = (int64s(arrived, self.task.time) < watermark) & (marks & TIMELY == 0)
-            if behind.any():
-                original = marks & COPY == 0
-                late = arrived.filter(behind & original).select(list(self.stream.shown))
-                arrived = arrived.filter(~behind)
+        late, arrived = self._timely(arrived, watermark)
         known = None if self.stream.arriving is None else self._known(state)
         beside = known is not None or self.stream.deciding is not None
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]
@@ -124,6 +121,17 @@ class Bucket(Matcher):
         else:
             decided = []
         return self._remember(late, matches, table, time, states, watermark, known, decided)
+
+    def _timely(self, arrived: pa.Table | None, watermark: int) -> tuple[pa.Table | None, pa.Table | None]:
+        """What has come too late, and the rest."""
+        if arrived is None:
+            return None, None
+        marks = int64s(arrived, self.task.states)
+        behind = (int64s(arrived, self.task.time) < watermark) & (marks & TIMELY == 0)
+        if not behind.any():
+            return None, arrived
+        late = arrived.filter(behind & (marks & COPY == 0)).select(list(self.stream.shown))
+        return late, arrived.filter(~behind)
 
     def _decided(self, fold: Fold, candidates: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         """Of the matches that are due, those that are results: by their last events, whatever their key."""
@@ -233,7 +241,7 @@ class Bucket(Matcher):
             wakes += [] if known.latest is None else [known.latest + within]
             wakes += [int(time[waiting != 0].min()) + 1] if waiting.any() else []
         for at, counted in enumerate(decided):
-            beside[_DECIDED + str(at).encode()] = _cell(counted)
+            beside[_DECIDED + str(at).encode()] = stored(counted)
             if counted.num_rows and self.stream.deciding is not None:
                 wakes.append(int(int64s(counted, "ticks").max()) + (self.stream.deciding.within or 0))
         if not wakes:
@@ -323,7 +331,7 @@ def _kept(state: pa.Table) -> list[pa.Table]:
     return [pa.ipc.open_stream(metadata[_DECIDED + str(at).encode()]).read_all() for at in numbers]
 
 
-def _cell(table: pa.Table) -> bytes:
+def stored(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)

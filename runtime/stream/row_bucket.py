@@ -2,14 +2,16 @@
 
 The state of a bucket is a table of rows, in no order. A micro-batch releases the rows that the watermark has passed,
 and walks through the groups in which that may decide something: those with a row that is newly released, and those with
-a start whose window has ended. What is decided is reported, and forgotten. Nothing here knows of Spark, nor of SQL.
+a start whose window has ended. What is decided is reported, and forgotten. Nothing here knows of Spark, nor of SQL: the
+rows are those of MATCH_RECOGNIZE, or the events of runs.
 
 Invariants
 ----------
 Rows of a group are decided in order, so the state of a group is its open stretch: the rows from the first start on that
 is not decided, those that wait for the watermark, and in front of them as many *context* rows as values look back to.
 With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
-rows have come.
+rows have come. Where values look ahead, the last rows of a group wait for those that they look at, and the walk does
+not see them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.rows import RowMatcher, Task
 from sase.runtime.row_pattern import Condition, RowPattern, Shift
 from sase.runtime.stream.bucket import Step, called_at, named_at, sorting
-from sase.runtime.stream.horizon import FOREVER
+from sase.runtime.stream.horizon import FOREVER, TIMELY
 
 FLAGS, NUMBER = "_sase_flags", "_sase_number"
 """Columns of a state: what a row is, and the number of the last match of its group."""
@@ -46,9 +48,11 @@ class RowStreamTask(Task):
     descending: tuple[bool, ...] = ()
     nulls_first: tuple[bool, ...] = ()
     shifts: tuple[tuple[str, Shift], ...] = ()
-    """Columns that hold a value of a row before."""
+    """Columns that hold a value of another row, before or behind."""
     meets: tuple[tuple[str, Condition], ...] = ()
     """What a row must meet beside its symbol bit, given the rows before it: whatever was mapped."""
+    event: tuple[str, tuple[str, ...]] | None = None
+    """A column that is a struct of others, which alone are remembered: what a match keeps of an event."""
     context: int = 0
     """How many rows before the open stretch are looked back to, for ever."""
     late: tuple[str, ...] = ()
@@ -58,6 +62,11 @@ class RowStreamTask(Task):
     @property
     def time(self) -> str:
         return self.order[0]
+
+    @property
+    def ahead(self) -> int:
+        """How many rows values look ahead."""
+        return max((shift.step for _, shift in self.shifts if shift.step > 0), default=0)
 
 
 class RowBucket(RowMatcher):
@@ -71,7 +80,11 @@ class RowBucket(RowMatcher):
         """One micro-batch of a bucket; time and watermark are in ticks."""
         late = None
         if arrived is not None:
-            behind = int64s(arrived, self.stream.time) < watermark
+            symbols = int64s(arrived, self.task.symbols)
+            if (timely := symbols & TIMELY != 0).any():
+                place = arrived.schema.get_field_index(self.task.symbols)
+                arrived = arrived.set_column(place, arrived.schema.field(place), pa.array(symbols & ~TIMELY))
+            behind = (int64s(arrived, self.stream.time) < watermark) & ~timely
             if behind.any():
                 late = arrived.filter(behind).select(list(self.stream.late))
                 arrived = arrived.filter(~behind)
@@ -124,13 +137,19 @@ class RowBucket(RowMatcher):
         flags, number = int64s(chunk, FLAGS).copy(), int64s(chunk, NUMBER)
         looked_back = flags & CONTEXT != 0
         context = np.add.reduceat(looked_back.astype(np.int64), edges[:-1])
-        seen = self._with_shifts(chunk, edges)
+        from_end = np.repeat(edges[1:], size) - 1 - np.arange(len(codes))
+        waits = ~looked_back & (from_end < self.stream.ahead)
+        waiting = np.add.reduceat(waits.astype(np.int64), edges[:-1])
+        walked = ~looked_back & ~waits
+        if self.task.refuse_ties:
+            self.tied(chunk, edges)
+        seen = self._with_event(self._with_shifts(chunk, edges))
         symbols = self._symbols(seen)
-        if context.any():
-            seen = seen.filter(~looked_back)
-        groups = np.concatenate([[0], np.cumsum(size - context)])
+        if not walked.all():
+            seen = seen.filter(walked)
+        groups = np.concatenate([[0], np.cumsum(size - context - waiting)])
         rows = Rows(
-            symbols=symbols[~looked_back],
+            symbols=symbols[walked],
             groups=groups,
             time=self.time(seen),
             begun=(context > 0).astype(np.int64),
@@ -138,25 +157,32 @@ class RowBucket(RowMatcher):
             open=np.ones(len(size), np.int64),
             known=watermark,
         )
-        covered = flags[~looked_back] & COVERED
+        covered = flags[walked] & COVERED
         walk = self.walk(seen, rows, covered)
         matches += self.found(walk, seen, self.columns(seen))
 
-        flags[~looked_back] = covered
-        left = groups[1:] - walk.ends.row
-        from_end = np.repeat(edges[1:], size) - 1 - np.arange(len(codes))
+        flags[walked] = covered
+        left = groups[1:] - walk.ends.row + waiting
         flags[from_end >= np.repeat(left, size)] = CONTEXT
         keep = from_end < np.repeat(left + self.stream.context, size)
         chunk = chunk.drop_columns([FLAGS, NUMBER]).append_column(FLAGS, pa.array(flags))
         return chunk.append_column(NUMBER, pa.array(np.repeat(walk.ends.number, size))).filter(keep)
 
     def _with_shifts(self, chunk: pa.Table, edges: Ints) -> pa.Table:
-        """Values of the rows before; NULL at the beginning of a group."""
-        first = np.repeat(edges[:-1], np.diff(edges))
+        """Values of rows before and behind; NULL where a group has none."""
+        first, end = (np.repeat(each, np.diff(edges)) for each in (edges[:-1], edges[1:]))
         for name, shift in self.stream.shifts:
             rows = np.arange(chunk.num_rows) + shift.step
-            chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=rows < first)))
+            outside = (rows < first) | (rows >= end)
+            chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=outside)))
         return chunk
+
+    def _with_event(self, chunk: pa.Table) -> pa.Table:
+        if self.stream.event is None:
+            return chunk
+        name, columns = self.stream.event
+        arrays = [chunk.column(column).combine_chunks() for column in columns]
+        return chunk.append_column(name, pa.StructArray.from_arrays(arrays, names=list(columns)))
 
     def _symbols(self, chunk: pa.Table) -> Ints:
         symbols = int64s(chunk, self.task.symbols)
@@ -202,7 +228,8 @@ class RowBucket(RowMatcher):
         if count[worst] > limit:
             row = int(np.flatnonzero(codes == worst)[0])
             key = ", ".join(f"{name}={table.column(name)[row].as_py()!r}" for name in self.task.by)
+            rows, how = ("rows", "in a subquery") if self.stream.event is None else ("events", "with a condition")
             raise SaseRunError(
-                f"{count[worst]:,} rows{f' of {key}' if key else ''} are waiting in the window: raise "
-                "--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such rows out in a subquery"
+                f"{count[worst]:,} {rows}{f' of {key}' if key else ''} are waiting in the window: raise "
+                f"--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such {rows} out {how}"
             )

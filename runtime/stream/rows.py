@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -12,6 +13,7 @@ from pyspark.sql.types import DateType, IntegralType, StructField, StructType, T
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted, ticks
+from sase.runtime.operator.rows import Task
 from sase.runtime.row_pattern import Condition, Measure, RowPattern, Shift
 from sase.runtime.rows import Options as RowOptions
 from sase.runtime.rows import RowOrder, doubts, output_of, task_of
@@ -42,7 +44,7 @@ def follow_rows(
 ) -> Stream:
     """The matches of a stream of rows, in the order of their time: `rows.match_rows` on an open stretch of each key.
 
-    `before` are columns with values of earlier rows, which the worker looks up, and `meets` what a row must meet beside
+    `before` are columns with values of other rows, which the worker looks up, and `meets` what a row must meet beside
     its symbol bit, given these. `state` names what the state of a checkpoint is made of.
     """
     for text in doubts(pattern, order, shown):
@@ -52,22 +54,47 @@ def follow_rows(
     typed = rows.withColumns({name: F.col(quoted(shift.column)) for name, shift in before.items()})
     told = task_of(typed, pattern, order, values, shown=shown, symbols=symbols, options=RowOptions())
     needed = dict.fromkeys([*told.names, *(shift.column for shift in before.values())])
-    task = RowStreamTask(
-        **{field.name: getattr(told, field.name) for field in fields(told) if field.name != "names"},
+    task = in_stream(
+        told,
+        order,
+        options,
         names=tuple(name for name in needed if name not in before),
-        descending=tuple(key.descending for key in order.keys),
-        nulls_first=tuple(key.first for key in order.keys),
         shifts=tuple(before.items()),
         meets=tuple((meets or {}).items()),
         context=context,
         late=tuple(name for name in needed if not name.startswith("_sase_")),
-        limit=options.max_window_events_per_key,
     )
     time_kind = kind_of_time(rows, task.time)
     columns = Columns(task.time, symbols, "_sase_reason", "_sase_record", "_sase_clock", "_sase_bucket")
-    buckets = options.buckets if task.by else 1
-    prepare(rows.sparkSession, buckets)
     watched = _watched(rows.select(*(F.col(quoted(name)) for name in task.names)), columns, time_kind, options)
+    return found_in_state(watched, typed, task, columns, time_kind, state, options, finish, bootstrap)
+
+
+def in_stream(told: Task, order: RowOrder, options: Options, **more: Any) -> RowStreamTask:
+    """What a bucket is told, beside what the worker of a batch is."""
+    return RowStreamTask(
+        **{field.name: getattr(told, field.name) for field in fields(told) if field.name not in more},
+        descending=tuple(key.descending for key in order.keys),
+        nulls_first=tuple(key.first for key in order.keys),
+        limit=options.max_window_events_per_key,
+        **more,
+    )
+
+
+def found_in_state(
+    watched: DataFrame,
+    typed: DataFrame,
+    task: RowStreamTask,
+    columns: Columns,
+    time_kind: str,
+    state: str,
+    options: Options,
+    finish: Callable[[DataFrame], DataFrame],
+    bootstrap: Callable[[], None] | None,
+) -> Stream:
+    """What the buckets find in rows under a watermark. `typed` has all columns that a worker looks at."""
+    buckets = options.buckets if task.by else 1
+    prepare(watched.sparkSession, buckets)
     packed = in_state(watched, task, columns, buckets, state, time_kind, bootstrap, task.late)
     names = output_of(typed, task)
     found = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(names)])

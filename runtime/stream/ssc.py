@@ -16,12 +16,12 @@ from pyspark.sql.types import ArrayType, StructField, StructType
 from sase import __version__
 from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
-from sase.runtime.io.batches import measure_documents
+from sase.runtime.io.batches import bound_batches
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.results import Deciding
-from sase.runtime.pattern import Combination, Outside, Pattern
+from sase.runtime.pattern import Combination, Outside, Pattern, Totals
 from sase.runtime.session import BATCHES
-from sase.runtime.ssc import Groups, as_tuples, check_pattern, more_fields, shape
+from sase.runtime.ssc import Groups, as_tuples, check_pattern, match_schema, more_fields, shape
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
@@ -80,9 +80,11 @@ def scan_and_construct(
     cross: Sequence[str] = (),
     arriving: Arriving | None = None,
     deciding: Deciding | None = None,
+    once: bool = False,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
-    """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window.
+    """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window. Of `Totals`, what they come
+    to so far: after each micro-batch a row for each key that it changes, or, with `once`, that has its first match.
 
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
     refused.
@@ -109,6 +111,7 @@ def scan_and_construct(
         shown=tuple(shown),
         arriving=arriving,
         deciding=deciding,
+        once=once,
     )
     buckets = options.buckets if task.spreads else 1
     prepare(events.sparkSession, buckets)
@@ -119,7 +122,7 @@ def scan_and_construct(
     def struct(columns: Sequence[str]) -> StructType:
         return StructType([StructField(name, schema[name].dataType) for name in columns])
 
-    found = StructType([])
+    found = match_schema(schema, {}, pattern) if isinstance(pattern, Totals) else StructType([])
     for variable, names in emit.items():
         event = struct(names)
         found = found.add(StructField(variable, ArrayType(event) if shape(variable, pattern) == "array" else event))
@@ -145,7 +148,8 @@ def in_state(
     everywhere: int = 0,
 ) -> DataFrame:
     """PACKED rows of what the buckets find, and of what could not take part."""
-    measure_documents(events)
+    # An event's type is short, and records are there only of events that could not be read.
+    bound_batches(events, set(events.columns) - {*shown[:1], columns.reason, columns.record})
     return (
         in_buckets(events, task.by, columns, buckets, everywhere)
         .mapInArrow(packer(events.columns, shown, columns, None), PACKED)

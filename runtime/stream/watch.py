@@ -127,9 +127,12 @@ def _cast(events: DataFrame, kinds: StructType) -> DataFrame:
     return events.withColumns(other) if other else events
 
 
-def never_late(states: Column, event_type: str, results: Collection[str]) -> Column:
-    """The state bits, marked where the event is a result of another query."""
-    is_result = F.col(quoted(event_type)).isin(*results) & (states != 0)
+def never_late(states: Column, event_type: str, results: Collection[str], every: bool = False) -> Column:
+    """The state bits, marked where the event is a result of another query. `every` says that one without a bit matters,
+    too: it may stand in the way."""
+    is_result = F.col(quoted(event_type)).isin(*results)
+    if not every:
+        is_result &= states != 0
     return F.when(is_result, states.bitwiseOR(F.lit(TIMELY))).otherwise(states)
 
 

@@ -9,8 +9,10 @@ import pandas as pd
 import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
+from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, StreamTask
 from sase.runtime.stream.row_bucket import RowBucket, RowStreamTask
+from sase.runtime.stream.totals import TotalsBucket
 
 EPOCH = 1 << 52
 """Spark's watermark is a time in milliseconds that never falls below 0. A tick of an integer time is a millisecond, and
@@ -30,7 +32,7 @@ class BucketWorker:
             self.bucket: Bucket | RowBucket = RowBucket(task)
             self.shown = task.late
         else:
-            self.bucket = Bucket(task)
+            self.bucket = TotalsBucket(task) if isinstance(task.pattern, Totals) else Bucket(task)
             self.shown = task.shown
         self.fingerprint = fingerprint
         self.time_kind = time_kind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sase.compiler.core.bound import EquivalenceTest
+from sase.compiler.emit.runs import SYMBOLS
 from sase.compiler.emit.words import group_text, order_text
 from sase.compiler.plan import physical
 from sase.compiler.plan.physical import (
@@ -25,8 +26,11 @@ from sase.compiler.plan.physical import (
     Interval,
     Keep,
     Kernel,
+    Runs,
     Select,
+    Shuffle,
     Slices,
+    Sort,
     Within,
 )
 from sase.runtime.errors import SaseRunError
@@ -36,6 +40,8 @@ from sase.runtime.kernels.combinations import Counters as Walked
 from sase.runtime.kernels.encode import encode_pattern
 from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
 from sase.runtime.pattern import Combination, Pattern
+from sase.runtime.row_pattern import ACCEPT, MatchNumber, RowPattern, Skip
+from sase.runtime.runs import find_runs
 from sase.runtime.ssc import Options
 
 if TYPE_CHECKING:
@@ -75,16 +81,14 @@ def stages(query: Query, events: Events) -> list[Stage]:
     """The stages of a run, in the order in which they depend on each other: events, the variables that they may fill,
     sequences from their last event backwards, matches."""
     spark = SparkSession.active()
+    if query.compiled.query.grouped is not None:
+        raise SaseRunError("stages are those of matches, and this query aggregates them: leave the aggregates out")
     if query.compiled.query.runs:
-        raise SaseRunError(
-            f"what {query.compiled.query.strategy} does cannot be counted step by step: it goes from event to event"
-        )
+        return list(_OfRuns(query, events, spark).stages())
     if not hasattr(spark, "sparkContext"):
         raise SaseRunError(
             "analysing counts with Spark's accumulators, which Spark Connect has not: use a classic session"
         )
-    if query.compiled.query.grouped is not None:
-        raise SaseRunError("stages are those of matches, and this query aggregates them: leave the aggregates out")
     return list(_Run(query, events, spark).stages())
 
 
@@ -353,6 +357,81 @@ class _Run:
                     yield "values", ", ".join(step.elements), _of_matches(self.job.arrays)
 
 
+class _OfRuns(_Run):
+    """A run goes from event to event, and to one match at most: so runs are counted, and how far they get."""
+
+    def stages(self) -> Iterator[Stage]:
+        checked = check(self.events, self.source)
+        yield from self.read()
+        yield from self.filters(checked, {}, None)
+        (shuffle,), (sort,) = self.physical.every(Shuffle), self.physical.every(Sort)
+        relevant = self.job.relevant_events(checked)
+        keys = [F.col(quoted(name)) for name in shuffle.by]
+        spread = relevant.repartition(*keys) if keys else relevant.repartition(1)
+        events = _cached(spread.sortWithinPartitions(*(F.col(quoted(name)) for name in sort.by)), self.spark)
+        try:
+            yield from self.runs(events)
+        finally:
+            events.unpersist()
+
+    def is_needed(self, name: str) -> bool:
+        loop = self.bound.loops.get(name)
+        return loop is None or loop.least > 0
+
+    @property
+    def whole(self) -> str:
+        return " → ".join(f"{name}{self.bound.loops.get(name, '')}" for name in self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        (branch,) = self.bound.branches
+        return branch.variables
+
+    def runs(self, events: DataFrame) -> Iterator[Stage]:
+        """How many runs take an event of each component that must be there, whatever their length; then the others."""
+        of, pattern = self.whole, replace(self.job.PATTERN, skip=Skip("next row"), within=None)
+        left: int | None = None
+        for number, name in enumerate(self.names):
+            if not self.is_needed(name):
+                continue
+            count = self.count(events, self.until(number, pattern))
+            why = f"no event begins a run, as none for {name} is there" if left is None else ""
+            what = f"{'begun with' if left is None else 'on to'} {name}"
+            yield Stage("runs", of, what, "run", count, None if left is None else left - count, why)
+            left = count
+        steps: list[tuple[str, str, RowPattern]] = []
+        if self.names[-1] in self.bound.loops:
+            steps.append(("runs", "complete", pattern))
+        if self.bound.within is not None:
+            steps.append(("window", self.plan.window_text, replace(self.job.PATTERN, skip=Skip("next row"))))
+        if self.bound.after == "past last row":
+            steps.append(("after", "begun behind the last row of a match", self.job.PATTERN))
+        assert left is not None
+        for step, what, variant in steps:
+            count = self.count(events, variant)
+            yield Stage(step, of, what, "run", count, left - count)
+            left = count
+        if (choice := self.physical.only(Choose)) is not None:
+            chosen = [*(f"the {mode} {name}" for name, mode in choice.select), *["unused events"] * choice.exclusive]
+            count = self.job.runs(self.job.relevant_events(check(self.events, self.source))).count()
+            yield Stage("choice", of, ", ".join(chosen), "run", count, left - count)
+            left = count
+        yield Stage("result", of, "matches", "match", left, 0)
+
+    def until(self, number: int, pattern: RowPattern) -> RowPattern:
+        """A run that is over with the first event of a component, or of a later one."""
+        step = self.physical.only(Runs)
+        assert step is not None
+        last = {symbol for name in self.names[number:] for symbol in step.symbols[name]}
+        ends = tuple(at for at, symbol in enumerate(pattern.symbols) if symbol in last)
+        follow = tuple((ACCEPT,) if at in ends else each for at, each in enumerate(pattern.follow))
+        return replace(pattern, follow=follow, ends=ends)
+
+    def count(self, events: DataFrame, pattern: RowPattern) -> int:
+        numbers = {"_sase_number": MatchNumber()}
+        return find_runs(events, pattern, self.job.ORDER, numbers, symbols=SYMBOLS).count()
+
+
 _SELDOM = ("an event that the match has not yet", "found by no branch before")
 
 
@@ -440,6 +519,12 @@ def _fate(stage: Stage) -> tuple[str, str]:
             fate = f"{'follows' if one else 'follow'} no {stage.what.rpartition(' ')[2]}"
         case "walks", ("an" | "found" | "the", _, _):
             fate = _WALKED[stage.what] if not one else _WALKED[stage.what].replace("are", "is").replace("lead", "leads")
+        case "runs", ("on", _, onward):
+            fate = f"{'does' if one else 'do'} not get {onward}"
+        case "runs", _:
+            fate = f"{'is' if one else 'are'} not {stage.what}"
+        case "after", _:
+            fate = f"{'begins' if one else 'begin'} inside of another match"
         case "choice", _:
             fate = f"{'is' if one else 'are'} not chosen"
         case "construction" | "walks" | "negation" | "anti-join", ("no", _, forbidden):

@@ -17,9 +17,9 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import clear_output, display
 
 from sase.api import Query, compile, read_text
+from sase.arguments import is_sql
 from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
 from sase.compiler.languages.registry import NAMES
-from sase.compiler.languages.sql.statement import looks_like_sql
 from sase.notebook import names
 from sase.notebook.work import Interrupted, Progress, StopButton, at_work
 from sase.queries import Queries
@@ -101,7 +101,7 @@ def run(arguments: Namespace, text: str, namespace: dict[str, Any], screen: Scre
     def work(label: str, action: Callable[[], T], cancel: Callable[[], None] | None = None) -> T:
         return at_work(spark, label, action, screen.progress, button, cancel)
 
-    if looks_like_sql(text):
+    if arguments.language is None and is_sql(text, ""):
         run_sql(arguments, text, namespace, screen, work, started)
         return
     if arguments.dialect is not None:
@@ -238,12 +238,14 @@ def run_sql(
         screen.show(Source(statement.job))
     if arguments.explain or arguments.analyze or arguments.job:
         return
-    count = None
-    if arguments.count:
+    count, ordered = None, statement.compiled.statement.ordered
+    if arguments.count and not ordered:
         shown, count = work("finding all rows", lambda: counted_rows(rows))
     else:
-        shown = work("looking for rows", lambda: first_rows(rows))
-    screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, []))
+        shown = work("looking for rows", lambda: first_rows(rows, ordered=ordered))
+    if arguments.count and count is None:
+        count = work("counting the rows", rows.count) if shown.more else len(shown.rows)
+    screen.show(Preview(arguments.name, shown, count, time.perf_counter() - started, [], "row", "rows"))
 
 
 def told(tally: Tally) -> list[str]:

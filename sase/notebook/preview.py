@@ -34,10 +34,11 @@ def counted_rows(matches: DataFrame, limit: int = ROWS) -> tuple[Rows, int]:
     return _rows(matches, [tuple(row) for row in rows], count > limit), count
 
 
-def first_rows(matches: DataFrame, limit: int = ROWS) -> Rows:
-    """Whichever rows Spark has first, sorted by time: to sort before would mean to find all matches."""
+def first_rows(matches: DataFrame, limit: int = ROWS, ordered: bool = False) -> Rows:
+    """Whichever rows Spark has first, sorted by time: to sort before would mean to find all matches. Rows that are
+    `ordered` stay as they are."""
     leaves = list(leaf_columns(matches.schema))
-    order = printing_order(leaves)
+    order = [] if ordered else printing_order(leaves)
     columns = matches.select([column.alias(f"_{at}") for at, (_, _, column) in enumerate(leaves)])
     texts = [as_text(f"_{at}", kind).alias(f"t{at}") for at, (_, kind, _) in enumerate(leaves)]
     found = columns.select(*texts, *(f"_{at}" for at in order)).limit(limit + 1).collect()
@@ -80,6 +81,8 @@ class Preview(CellOutput):
     seconds: float
     notes: Sequence[str] = ()
     """What is to be said of the events."""
+    one: str = "match"
+    many: str = "matches"
 
     @property
     def summary(self) -> str:
@@ -87,13 +90,13 @@ class Preview(CellOutput):
         count = self.count if self.shown.more else shown
         match count:
             case 0:
-                matches = "no matches"
+                matches = f"no {self.many}"
             case 1:
-                matches = "1 match"
+                matches = f"1 {self.one}"
             case None:
-                matches = f"the first {shown} matches; --count counts them all"
+                matches = f"the first {shown} {self.many}; --count counts them all"
             case _:
-                matches = f"{count:,} matches" + (f", {shown} of them shown" if count > shown else "")
+                matches = f"{count:,} {self.many}" + (f", {shown} of them shown" if count > shown else "")
         return "\n".join([*self.notes, f"{self.name}: {matches} · {duration(self.seconds)}"])
 
 

@@ -208,7 +208,7 @@ def row_report(statement: Statement, matches: bool = False) -> str:
         from sase.notebook.preview import first_rows, html_table
         from sase.pictures.timeline import EVENTS, LANES
 
-        shown = first_rows(statement.run())
+        shown = first_rows(statement.run(), ordered=planned.ordered)
         heading = f"The first {len(shown.rows)} rows" if shown.more else "Rows" if shown.rows else "No rows"
         parts += row_timelines(statement, LANES, EVENTS)
         parts.append(f"<section><h2>{heading}</h2>{html_table(shown)}</section>")

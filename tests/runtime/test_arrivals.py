@@ -86,14 +86,14 @@ def in_slices(
     rows: Sequence[Row], within: int | None, length: int, of: str, batch: int, jit: bool = True
 ) -> dict[Row, list[Any]]:
     """As Spark cuts them: own rows, copies where the window ends, totals in between, in any order."""
-    task = Task(columns(of), ("t", "n", "type", "v"), "type", "n", ("A",), within, jit, batch)
+    task = Task(columns(of), ("t", "n", "type", "v"), "type", ("A", "B", "C"), "n", ("A",), within, jit, batch)
     kinds = [ARROW[each.result] for each in task.running]
     value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
     numbers = [(name, pa.int64()) for name in ("ticks", "slice", "role")]
-    events = [("0", pa.int64()), ("1", pa.int64()), ("2", pa.string()), ("3", value)]
+    events = [("0", pa.int64()), ("1", pa.int64()), ("2", pa.int8()), ("3", value)]
     schema = pa.schema([*events, *numbers, ("payload", pa.binary())])
-    own = [(*row, row[0], row[0] // length, OWN, None) for row in rows]
-    fed = [row for row in own if row[2] in "AB"]
+    own = [(*row[:2], "ABC".index(row[2]), row[3], row[0], row[0] // length, OWN, None) for row in rows]
+    fed = [row for row in own if row[2] < 2]
     parts = [row for each in totals(task, iter(batches(fed, schema, batch))) for row in each.to_pylist()]
     last = max((row[5] for row in own), default=0)
     between = range(1, last + 1) if within is None else range(1, within // length)
@@ -111,8 +111,8 @@ def in_slices(
     answer = {}
     for each in run(task, iter(batches(everything, schema, batch)), kinds):
         for row in each.to_pylist():
-            if row["2"] == "A":
-                answer[row["0"], row["1"], row["2"], row["3"]] = [row[name.name] for name in task.running]
+            if row["2"] == 0:
+                answer[row["0"], row["1"], "A", row["3"]] = [row[name.name] for name in task.running]
             else:
                 assert all(row[name.name] is None for name in task.running)
     return answer

@@ -348,7 +348,7 @@ def test_work_without_a_key_does_not_grow_with_the_window() -> None:
     names = [f"{rng.choice('abcd')}{i}" for i in range(1000)]
     rows = rows_of(*names, pattern=pattern, m=[rng.randrange(2000) for _ in names])
 
-    def visited() -> tuple[int, list[Answer]]:
+    def visited(pattern: Combination = pattern) -> tuple[int, list[Answer]]:
         flat: list[int] = []
         batches = pa.Table.from_pylist(rows, SCHEMA).to_batches()
         matches = [each for batch in run(task_for(pattern), iter(batches), flat.extend) for each in batch.to_pylist()]
@@ -356,6 +356,12 @@ def test_work_without_a_key_does_not_grow_with_the_window() -> None:
 
     with crowds(True):
         few, matches = visited()
+        (branch,) = pattern.branches
+        roadmaps = [(), (("a", "b"),), (("a", "b"), ("c", "d"))]  # P11, P12 and P14
+        (p11, *first), (p12, *second), (p14, *third) = (
+            visited(Combination((replace(branch, blocks=blocks),))) for blocks in roadmaps
+        )
+    assert few == p14 < p12 < p11 and first == second == third == [matches]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(candidates, "CROWDED", 10**9)
         many, same = visited()

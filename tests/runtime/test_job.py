@@ -27,6 +27,7 @@ from sase.runtime.io.files import Files
 from sase.runtime.io.inputs import read_columns, split
 from sase.runtime.io.report import duration, summary, table
 from sase.runtime.job import main
+from sase.runtime.rows import Key, RowOrder
 from sase.runtime.session import BATCH_BYTES, BATCH_ROWS, BATCHES
 
 SOURCE = Source("ts", "type", None, "integer", {"A": {"id": "bigint"}, "B": {"id": "bigint", "note": "string"}})
@@ -696,7 +697,8 @@ def test_wide_events_come_in_short_batches(
     monkeypatch.setattr(batches, "BYTES", 100 << 10)
     monkeypatch.setattr(batches, "SMALL", small)
     monkeypatch.setattr(batches, "_LOOK", 20)
-    spark.conf.set(BATCH_ROWS, "1000")
+    for name, value in BATCHES.items():
+        spark.conf.set(name, value)
     wide = F.when(F.col("id") > 30, F.expr("repeat('x', 10)")).otherwise(F.expr("repeat('y', 10240)"))
     events = spark.range(40, numPartitions=1).selectExpr("'B' AS type", "id AS ts", "id").withColumn("note", wide)
     events.write.parquet(str(tmp_path / "wide.parquet"))
@@ -713,7 +715,7 @@ def test_wide_events_come_in_short_batches(
 
 
 def test_documents_come_in_batches_of_bounded_bytes(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """16 events with 500 KB each, for batches of 2 MB; numbers and strings are not measured."""
+    """16 events with 500 KB each, for batches of 2 MB; short strings are not measured."""
     monkeypatch.setattr(batches, "BYTES", 2 << 20)
     for name, value in BATCHES.items():
         spark.conf.set(name, value)
@@ -736,11 +738,56 @@ def test_documents_come_in_batches_of_bounded_bytes(spark: SparkSession, monkeyp
         assert largest() < 3 << 20
     finally:
         spark.conf.set(BATCH_BYTES, BATCHES[BATCH_BYTES])
-    kinds = {"bigint": False, "string": False, "struct<a: int, b: string>": False, "struct<a: binary>": True,
-             "array<int>": True, "map<string, int>": True}  # fmt: skip
-    for kind, is_document in kinds.items():
-        assert batches.measure_documents(spark.createDataFrame([], f"value {kind}")) is is_document
-        spark.conf.set(BATCH_BYTES, BATCHES[BATCH_BYTES])
+
+
+@pytest.mark.parametrize(
+    ("kind", "scan", "measured"),
+    [
+        ("bigint", False, False),
+        ("string", True, False),
+        ("string", False, True),
+        ("struct<a: int, b: string>", True, False),
+        ("struct<a: int, b: string>", False, True),
+        ("struct<a: binary>", True, True),
+        ("array<int>", True, True),
+        ("map<string, int>", True, True),
+    ],
+)
+def test_batches_are_measured_where_rows_may_be_wide(
+    spark: SparkSession, kind: str, scan: bool, measured: bool
+) -> None:
+    """Strings are, where the first ones are not there at once."""
+    events = spark.range(2).selectExpr("id", f"CAST(NULL AS {kind}) AS value").where("id < 1")
+    with batches.as_before(spark):
+        for name, value in BATCHES.items():
+            spark.conf.set(name, value)
+        batches.bound_batches(events if scan else events.distinct(), ["value"])
+        assert spark.conf.get(BATCH_BYTES) == (str(batches.BYTES) if measured else BATCHES[BATCH_BYTES])
+        assert spark.conf.get(BATCH_ROWS) == BATCHES[BATCH_ROWS]
+        spark.conf.set(BATCH_BYTES, "1000")
+        batches.bound_batches(events, ["value"])
+        assert spark.conf.get(BATCH_BYTES) == "1000"
+
+
+def test_long_strings_come_in_short_batches(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first events of a table tell how many rows of it are enough, in Python sessions and for SQL, too."""
+    monkeypatch.setattr(batches, "BYTES", 1 << 20)
+    monkeypatch.setattr(batches, "SMALL", 0)
+    spark.range(4).selectExpr("'A' AS type", "id AS ts", "repeat('x', 100000) AS note").write.parquet(
+        str(tmp_path / "notes")
+    )
+    notes = spark.read.parquet(str(tmp_path / "notes"))
+    declared = {"ts": "bigint", "note": "string"}
+    query = sase.compile("EVENT SEQ(A x, B y) WITHIN 9", sase.Catalog(types=dict.fromkeys("AB", declared)))
+    for run in (lambda: query.run(notes), lambda: RowOrder(by=["type"], keys=[Key("ts")]).sort(notes)):
+        with batches.as_before(spark):
+            for name, value in BATCHES.items():
+                spark.conf.set(name, value)
+            run()
+            assert spark.conf.get(BATCH_ROWS) == "10"
+            assert spark.conf.get(BATCH_BYTES) == BATCHES[BATCH_BYTES]
 
 
 def test_an_expression_that_fails(fails: Callable[..., str], parquet: Path) -> None:

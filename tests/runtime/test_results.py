@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -31,6 +31,8 @@ CONDITIONS: list[Tree] = [
 EVENT = pa.struct([("ts", pa.int64()), ("v", pa.int64()), ("big", pa.int64()), ("row", pa.int64())])
 Event = dict[str, Any]
 Match = dict[str, Event]
+Choice = tuple[Literal["first", "last"] | None, bool]
+"""Of the a's of one b, and whether events are used up."""
 
 
 @st.composite
@@ -43,7 +45,9 @@ def candidates(draw: st.DrawFn) -> list[Match]:
     return sorted(pairs, key=lambda pair: pair["b"]["ts"])
 
 
-def one_by_one(matches: list[Match], condition: Tree, within: int | None) -> list[tuple[int, int, list[Any]]]:
+def one_by_one(
+    matches: list[Match], condition: Tree, within: int | None, choice: Choice
+) -> list[tuple[int, int, list[Any]]]:
     """The rows of each result, and the aggregates with the results of its moment."""
 
     def told(results: list[Match], now: int) -> dict[str, Any]:
@@ -56,11 +60,22 @@ def one_by_one(matches: list[Match], condition: Tree, within: int | None) -> lis
             answer[each.name] = of(values) if values or each.kind == "count" else None  # type: ignore[operator]
         return answer
 
+    def chosen(now: list[Match]) -> list[Match]:
+        mode, exclusive = choice
+        used = {event["row"] for match in results for event in match.values()} if exclusive else set()
+        now = [match for match in now if not used.intersection(event["row"] for event in match.values())]
+        of = {"first": min, "last": max}.get(mode or "")
+        best = {
+            row: of(m["a"]["ts"] for m in now if m["b"]["row"] == row) for row in {m["b"]["row"] for m in now} if of
+        }
+        return [match for match in now if best.get(match["b"]["row"], match["a"]["ts"]) == match["a"]["ts"]]
+
     results: list[Match] = []
     answer = []
     for moment in sorted({match["b"]["ts"] for match in matches}):
         before = told(results, moment)
         now = [match for match in matches if match["b"]["ts"] == moment and holds(condition, match, before)]
+        now = chosen(now)
         results += now
         after = list(told(results, moment).values())
         answer += [(match["a"]["row"], match["b"]["row"], after) for match in now]
@@ -80,19 +95,35 @@ def found(table: pa.Table | pa.RecordBatch) -> list[tuple[int, int, list[Any]]]:
     return [(row["a"]["row"], row["b"]["row"], [row[name] for name in names]) for row in table.to_pylist()]
 
 
-@given(candidates(), st.sampled_from(CONDITIONS), st.none() | st.integers(1, 20), st.integers(1, 5))
+CHOICES: list[Choice] = [(None, False), ("first", False), ("last", False), (None, True), ("last", True)]
+
+
+@given(
+    candidates(),
+    st.sampled_from(CONDITIONS),
+    st.none() | st.integers(1, 20),
+    st.integers(1, 5),
+    st.sampled_from(CHOICES),
+)
 @settings(deadline=None)
 def test_results_are_those_of_all_earlier_ones(
-    matches: list[Match], condition: Tree, within: int | None, size: int
+    matches: list[Match], condition: Tree, within: int | None, size: int, choice: Choice
 ) -> None:
     matches = [each for each in matches if within is None or each["b"]["ts"] - each["a"]["ts"] < within]
-    expected = one_by_one(matches, condition, within)
-    deciding = Deciding(COUNTED, (condition,), last=("b",), time="ts", order=None, row="row", within=within)
+    expected = one_by_one(matches, condition, within, choice)
+    mode, exclusive = choice
+    deciding = Deciding(
+        COUNTED, (condition,), last=("b",), time="ts", order=None, row="row", within=within,
+        among=("a", "b") if mode or exclusive else (), select=(("a", mode),) if mode else (), exclusive=exclusive,
+    )  # fmt: skip
     columns = [[match[name] for match in matches] for name in "ab"]
     table = pa.table([pa.array(column, EVENT) for column in columns], ["0", "1"])
     batches = table.to_batches(max_chunksize=size)
     whole = [row for batch in run(deciding, iter(batches), ["a", "b"]) for row in found(batch)]
     assert whole == expected
+
+    if exclusive:
+        return  # what is used up is not in the state: streams refuse it
 
     # Moment by moment, with nothing kept but the state.
     parts, kept = [], list[pa.Table]()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from itertools import pairwise, permutations
 
 from sqlglot import exp
@@ -25,6 +27,21 @@ def spelled(query: BoundQuery) -> str:
         listed = ", ".join(columns)
         lines.append(f"RETURN EVENT {_name(query.composite)}({listed})" if query.composite else f"RETURN {listed}")
     return "\n".join(lines) + "\n"
+
+
+def spelled_all(queries: Mapping[str, BoundQuery]) -> str:
+    """A file of several queries, by the names of their results. One that SASE has no words for stays as it is."""
+    texts = []
+    for name, query in queries.items():
+        try:
+            texts.append(spelled(query) + ("" if query.composite else f"INTO {_name(name)}\n"))
+        except OptionError as error:
+            texts.append(f"-- {error}\n{_BEHIND.sub('', query.own_text)}")
+    return ";\n\n".join(text.rstrip("\n") for text in texts) + "\n"
+
+
+_BEHIND = re.compile(r"[\s;]*(?:--[^\n]*\s*)*\Z")
+"""What may stand behind a query: a semicolon, comments."""
 
 
 def _pattern(query: BoundQuery) -> str:

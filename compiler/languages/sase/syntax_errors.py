@@ -72,6 +72,8 @@ def _help(token: Token, expected: list[str], text: str) -> str | None:
     before = text[: token.start_pos or 0].rstrip() if token.type != "$END" else text.rstrip()
     if habit := _habit(token, before, expected):
         return habit
+    if "EVENT" in expected and _first_word(token) in ("SELECT", "WITH"):
+        return _SQL
     if "EVENT" in expected:
         return "a query is [FROM stream] EVENT pattern [WHERE …] [WITHIN …] [CONSUME …] [RETURN …] [INTO name]"
     if token.type == "NAME":
@@ -84,6 +86,10 @@ def _help(token: Token, expected: list[str], text: str) -> str | None:
     return None
 
 
+_SQL = (
+    "SQL has a file of its own, whose name ends in .sql, and one statement in it; it can read the results of other "
+    "queries as tables. A query of TelegraphCQ has EVENT and an operator, FOLLOWS(a, b, '5 min')"
+)
 # What people write out of habit: the word that it stumbles over, or the one before.
 _HABITS = {
     "SELECT": "there are no subqueries: give the values as a list, IN {name}, or join the matches in Spark",

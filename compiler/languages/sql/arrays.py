@@ -25,7 +25,8 @@ CLASSES: dict[type[exp.Expr], str] = {
     exp.Variance: "variance",
     exp.VariancePop: "var_pop",
 }
-TAKES_TWO = {"max_by", "min_by", "string_agg"}
+TAKES = {"max_by": (2, 2), "min_by": (2, 2), "string_agg": (1, 2)}
+"""How many arguments, where it is not one."""
 
 # Mean and squared distances in one pass, as Spark's own aggregates keep them.
 _MOMENTS = """aggregate(vals, named_struct('n', 0D, 'mean', 0D, 'squares', 0D),
@@ -55,13 +56,13 @@ FORMULAS = {
     "var_pop": _MOMENTS.format(_ALL),
     "variance": _MOMENTS.format(_SAMPLE),
 }
-DISTINCT = {
-    "array_agg": "array_distinct(vals)",
-    "avg": "aggregate(array_distinct(vals), 0D, (so_far, x) -> so_far + CAST(x AS DOUBLE), "
-    "so_far -> IF(size(vals) = 0, NULL, so_far / size(array_distinct(vals))))",
-    "count": "CAST(size(array_distinct(vals)) AS BIGINT)",
+LABELLED = {
+    "array_agg": "vals",
+    "count": "CAST(size(vals) AS BIGINT)",
+    "max": "array_max(vals)",
+    "min": "array_min(vals)",
 }
-"""Of MIN and MAX, DISTINCT changes nothing."""
+"""Of the variables of rows."""
 
 
 def over_array(formula: str, array: exp.Expr, separator: exp.Expr | None = None) -> exp.Expr:

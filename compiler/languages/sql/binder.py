@@ -28,9 +28,10 @@ from sase.compiler.core.rows import (
     Window,
     symbols,
 )
-from sase.compiler.languages.sql.arrays import CLASSES, DISTINCT, FORMULAS, TAKES_TWO, over_array
+from sase.compiler.languages.sql.arrays import CLASSES, FORMULAS, LABELLED, TAKES, over_array
 from sase.compiler.languages.sql.clause import Clause, Named
 from sase.compiler.languages.sql.expressions import ENDS, SEMANTICS, STEPS, parse_expression, place
+from sase.compiler.languages.sql.times import ticks_of
 from sase.compiler.languages.sql.tokens import Tokens, span
 
 _AGGREGATE_CLASSES: dict[type[exp.Expr], str] = {
@@ -200,7 +201,7 @@ class _Binder:
                 return part
             address = part.address
             own = address.variables is None or variable in address.variables
-            if address.first or address.offset or not own:
+            if address.first or address.offset or not own or (isinstance(part, Classifier) and part.step):
                 return part
             if isinstance(part, Classifier):
                 return exp.Literal.string(variable)
@@ -237,6 +238,7 @@ class _Expression:
         self.binder._error(message, place(node, self.at), help)
 
     def bind(self, node: exp.Expr) -> exp.Expr:
+        node = self._filtered(node)
         call = _call(node)
         if call is not None:
             return self._call(*call, node)
@@ -249,6 +251,27 @@ class _Expression:
             return node
         return _mapped(node, self.bind)
 
+    def _filtered(self, node: exp.Expr) -> exp.Expr:
+        """FILTER (WHERE …) takes the values of some rows: those of the others are NULL, and do not count."""
+        if isinstance(node, exp.WithinGroup):
+            self._error(
+                "the values of a match come in the order of its rows", node, "sort array_agg(…) with sort_array"
+            )
+            return exp.Null()
+        if not isinstance(node, exp.Filter):
+            return node
+        aggregate: exp.Expr = node.this.copy()
+        slot = aggregate.expressions if isinstance(aggregate, exp.Anonymous) else [aggregate.this]
+        value, distinct = _distinct(slot[0]) if slot else (exp.Star(), False)
+        taken: exp.Expr = exp.Literal.number(1) if isinstance(value, exp.Star) else value.copy()
+        taken = exp.If(this=node.expression.this.copy(), true=taken, false=exp.Null())
+        argument = exp.Distinct(expressions=[taken]) if distinct else taken
+        if isinstance(aggregate, exp.Anonymous):
+            aggregate.set("expressions", [argument, *slot[1:]])
+        else:
+            aggregate.set("this", argument)
+        return aggregate
+
     def _semantics(self, word: str | None, node: exp.Expr) -> bool:
         if word == "FINAL" and self.section == "DEFINE":
             self._error("DEFINE knows no FINAL: a match is not complete while its rows are tested", node)
@@ -259,6 +282,9 @@ class _Expression:
         if name == "MATCH_NUMBER":
             self._count(name, arguments, 0, 0, node)
             return MatchNumber()
+        if name == "MATCH_SEQUENCE_NUMBER":  # Snowflake's
+            self._count(name, arguments, 0, 0, node)
+            return Over(function="count", address=Address(None, final=final))
         if name == "CLASSIFIER":
             return Classifier(address=Address(self._classified(arguments, node), final=final))
         if name in ENDS:
@@ -318,57 +344,69 @@ class _Expression:
             inside = self.bind(inner)
             if isinstance(inside, At):
                 return At(this=inside.this, address=inside.address, step=step)
-            self._error(f"{name} takes no CLASSIFIER", inner)
-            return node
+            return Classifier(address=inside.address, step=step) if isinstance(inside, Classifier) else node
+        if call is not None and call[0] == "CLASSIFIER":
+            return Classifier(address=Address(self._classified(call[2], inner), final=self.final), step=step)
         if self._nests(inner, name):
             return node
         variables, row = self._of_row(inner)
         return At(this=row, address=Address(variables, final=self.final), step=step)
 
     def _aggregate(self, name: str, final: bool, arguments: list[exp.Expr], node: exp.Expr) -> exp.Expr:
-        if not self._count(name.upper(), arguments, 1, 2 if name in TAKES_TWO else 1, node):
+        least, most = TAKES.get(name, (1, 1))
+        if not self._count(name.upper(), arguments, least, most, node):
             return node
-        inner = arguments[0]
-        if name in FORMULAS or isinstance(inner, exp.Distinct):
+        if name in FORMULAS:
             return self._over_array(name, final, arguments, node)
+        inner, distinct = _distinct(arguments[0])
+        if isinstance(inner, exp.Order):
+            self._error(
+                "the values of a match come in the order of its rows", node, "sort array_agg(…) with sort_array"
+            )
+            return node
+        call = _call(inner)
+        if call is not None and call[0] == "CLASSIFIER" and name in LABELLED:
+            return self._of_labels(name, Address(self._classified(call[2], inner), final=final), distinct, node)
         if isinstance(inner, exp.Star) or (isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)):
             variables = self._variables(_name(inner.args["table"]), inner) if inner.args.get("table") else None
-            if name != "count":
-                self._error(f"{name} takes a value, and only COUNT takes *", node)
+            if name != "count" or distinct:
+                self._error(f"{name} takes a value, and only COUNT takes *, without DISTINCT", node)
             return Over(function="count", address=Address(variables, final=final))
         if self._nests(inner, name.upper()):
             return node
         variables, row = self._of_row(inner)
-        return Over(function=name, this=row, address=Address(variables, final=final))
+        return Over(function=name, this=row, address=Address(variables, final=final), distinct=distinct)
+
+    def _of_labels(self, name: str, address: Address, distinct: bool, node: exp.Expr) -> exp.Expr:
+        """An aggregate of the variables of rows."""
+        if name == "count" and not distinct:
+            return Over(function="count", address=address)
+        if self.section == "DEFINE":
+            self._error("a condition looks at the variable of one row, and not of all", node)
+            return node
+        array: exp.Expr = Over(function="labels", address=address)
+        if distinct:
+            array = exp.Anonymous(this="array_distinct", expressions=[array])
+        return over_array(LABELLED[name], array)
 
     def _over_array(self, name: str, final: bool, arguments: list[exp.Expr], node: exp.Expr) -> exp.Expr:
         """An aggregate that Spark computes of the values of a match, once they are found."""
         if self.section == "DEFINE":
             known = ", ".join(each for each in AGGREGATES if each != "array_agg")
-            message = f"the aggregates of a condition are {known}, without DISTINCT"
+            message = f"the aggregates of a condition are {known}"
             self._error(message, node, "select the matches by it: make it a measure, and ask for it in WHERE")
             return node
         inner, *others = arguments
-        formula = FORMULAS.get(name)
-        if isinstance(inner, exp.Distinct):
-            if len(inner.expressions) != 1 or name not in (*DISTINCT, "min", "max"):
-                known = ", ".join((*DISTINCT, "min", "max"))
-                message = f"{name.upper()}(DISTINCT …) is not supported: DISTINCT goes with one value, in {known}"
-                self._error(message, node, "work on array_distinct(array_agg(…))")
-                return node
-            inner, formula = inner.expressions[0], DISTINCT.get(name)
-        if formula is None:
-            return self._aggregate(name, final, [inner], node)
         separator = None
         if name == "string_agg":
             separator = others[0] if others else None
             if separator is not None and not isinstance(separator, exp.Literal):
                 self._error("the separator is a text that is written down", separator)
         elif others:
-            pairs = (("by_it", others[0]), ("it", inner))
+            pairs = (("by_it", others[0]), ("it", _distinct(inner)[0]))
             inner = exp.Struct(expressions=[exp.PropertyEQ(this=exp.to_identifier(k), expression=v) for k, v in pairs])
         array = self._aggregate("array_agg", final, [inner], node)
-        return over_array(formula, array, separator)
+        return over_array(FORMULAS[name], array, separator)
 
     def _nests(self, inner: exp.Expr, name: str) -> bool:
         """Whether there is a function of row patterns in an expression that must be one of a single row."""
@@ -424,11 +462,23 @@ def _call(node: exp.Expr) -> tuple[str, str | None, list[exp.Expr]] | None:
     if not isinstance(node, exp.Anonymous):
         return None
     word, _, name = str(node.this).upper().rpartition(" ")
-    if name in ENDS or name in STEPS or name in ("CLASSIFIER", "MATCH_NUMBER"):
+    if name in ENDS or name in STEPS or name in ("CLASSIFIER", "MATCH_NUMBER", "MATCH_SEQUENCE_NUMBER"):
         return name, word or None, node.expressions
     if word in SEMANTICS or (not word and name in _AGGREGATE_NAMES):
         return _AGGREGATE_NAMES.get(name, name), word or None, node.expressions
     return None
+
+
+def _distinct(argument: exp.Expr) -> tuple[exp.Expr, bool]:
+    """What an aggregate is of, and whether equal values count once. Of several values, none may be NULL."""
+    if not isinstance(argument, exp.Distinct):
+        return argument, False
+    values = argument.expressions
+    if len(values) == 1:
+        return values[0], True
+    missing = exp.or_(*(exp.Is(this=value.copy(), expression=exp.Null()) for value in values))
+    together = exp.Anonymous(this="struct", expressions=values)
+    return exp.If(this=missing, true=exp.Null(), false=together), True
 
 
 def _name(identifier: exp.Expr) -> str:
@@ -462,6 +512,8 @@ def _length(node: exp.Expr) -> tuple[Fraction | str, str | None]:
         return (Fraction(int(node.this)), "") if node.this.isdigit() else ("this is no whole number", help)
     if not isinstance(node, exp.Interval) or not isinstance(node.this, exp.Literal):
         return "a window is an interval or a number that is written down", help
+    if (ticks := ticks_of(node)) is not None:
+        return Fraction(ticks), "interval"
     unit = node.text("unit").lower() if node.args.get("unit") else ""
     if unit not in UNITS:
         return unknown_unit(unit) if unit else ("a window needs a unit", help)

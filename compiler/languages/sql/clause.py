@@ -150,7 +150,8 @@ class _Reader:
             case "MEASURES" | "WITHIN" | "INITIAL" | "SEEK":
                 before = tokens[at - 1].token_type if at else None
                 inside = {TokenType.COMMA, TokenType.DOT, TokenType.ALIAS}
-                return before not in inside and kinds[:1] not in ([TokenType.COMMA], [TokenType.DOT])
+                grouped = name == "WITHIN" and says(tokens, at, "WITHIN GROUP")  # of an aggregate
+                return not grouped and before not in inside and kinds[:1] not in ([TokenType.COMMA], [TokenType.DOT])
         return True
 
     def _body(self, name: str, head: Tokens, body: Tokens) -> Tokens:

@@ -145,24 +145,30 @@ def _input(tokens: Tokens, word: int) -> int | None:
     if at < 0:
         return None
     if tokens[at].token_type != TokenType.R_PAREN:
-        named = at >= 1 and (
-            tokens[at - 1].token_type == TokenType.ALIAS
-            or tokens[at - 1].token_type in _NAMES
-            or tokens[at - 1].token_type == TokenType.R_PAREN
-        )
-        if named:
-            at -= 2 if tokens[at - 1].token_type == TokenType.ALIAS else 1
-    if at >= 0 and tokens[at].token_type == TokenType.R_PAREN:
+        at = _before_alias(tokens, at)
+    while at >= 0 and tokens[at].token_type == TokenType.R_PAREN:
         begin = opening(tokens, at)
         if begin is None:
             return None
-        called = begin > 0 and tokens[begin - 1].token_type in _NAMES
-        at = begin - 1 if called else begin
+        if begin == 0 or tokens[begin - 1].token_type not in _NAMES:
+            at = begin
+            break
+        at = _before_alias(tokens, begin - 1)  # an alias with its columns,
+        if at == begin - 1:  # or a function of tables
+            break
     if at < 1 or tokens[at].token_type in (TokenType.FROM, TokenType.COMMA, TokenType.JOIN):
         return None
     while at >= 2 and tokens[at - 1].token_type == TokenType.DOT:
         at -= 2
     return at
+
+
+def _before_alias(tokens: Tokens, at: int) -> int:
+    """The end of what the name there is an alias of; itself, if it is none."""
+    before = tokens[at - 1].token_type if at >= 1 else None
+    if before == TokenType.ALIAS:
+        return at - 2
+    return at - 1 if before in _NAMES or before == TokenType.R_PAREN else at
 
 
 def _spliced(tokens: Tokens, cuts: list[_Cut], marker: str) -> list[Token]:

@@ -128,7 +128,7 @@ def _linear(node: exp.Expr, type_of: TypeOf) -> _Linear | None:
             inner = _linear(node.this, type_of)
             return None if inner is None else _Linear().plus(inner, -1)
         case exp.Interval():
-            ticks = _ticks(node)
+            ticks = ticks_of(node)
             return None if ticks is None else _Linear(constant=ticks, unit=1)
         case exp.Add() | exp.Sub():
             return _sum(node, type_of)
@@ -242,7 +242,7 @@ def _whole(node: exp.Expr) -> int | None:
 _CLOCK = re.compile(r"(-)?(?:(\d+) )?(\d+):(\d\d?)(?::(\d\d?(?:\.\d{1,6})?))?")
 
 
-def _ticks(node: exp.Interval) -> int | None:
+def ticks_of(node: exp.Interval) -> int | None:
     """Of a fixed length: months and years have none."""
     text = node.this.name if isinstance(node.this, exp.Literal) else None
     if text is None and isinstance(node.this, exp.Neg) and isinstance(node.this.this, exp.Literal):

@@ -9,6 +9,7 @@ from itertools import combinations, permutations
 from sqlglot import exp
 
 from sase.compiler.core import scalars
+from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.assemble import MOST_COMPONENTS, check_outputs
 from sase.compiler.core.bound import (
     Apart,
@@ -32,8 +33,10 @@ from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.missing import left_out
 from sase.compiler.core.names import resolve
 from sase.compiler.core.pattern import MOST_BRANCHES
+from sase.compiler.core.results import Results
 from sase.compiler.core.schema import attributes, time_kind, time_type
 from sase.compiler.core.spans import at, span_of
+from sase.compiler.core.weights import FUNCTION, is_asked
 from sase.compiler.core.windows import window
 from sase.compiler.languages.lengths import given
 from sase.compiler.languages.outputs import outputs
@@ -55,6 +58,9 @@ from sase.compiler.languages.telegraphcq.syntax import Alias, Defined, Event, Ex
 def bind(query: Query, catalog: Catalog, event: bool = False) -> BoundQuery:
     """INTO makes events of the results, whether or not another query asks for them."""
     return _Binder(query, catalog).bind()
+
+
+_OF_SASE = "it is SASE's: sase explain --as sase shows many queries there, or let a query of SASE read INTO's results"
 
 
 @dataclass(frozen=True)
@@ -344,6 +350,10 @@ class _Binder:
         before = len(self.found)
         for test in node.find_all(Equivalence):
             self.error("[ ] is not part of this language", span_of(test), "write PARTITION BY, before EVENT")
+        for asked in node.find_all(Arrivals, Results, exp.Anonymous):
+            if not isinstance(asked, exp.Anonymous) or is_asked([asked]):
+                what = f"{FUNCTION}()" if isinstance(asked, exp.Anonymous) else "an aggregate over other events"
+                self.error(f"TelegraphCQ does not have {what}", span_of(asked), _OF_SASE)
         if len(self.found) > before:
             return None
         bound = resolve(node, self.variable_of, self.catalog, self.found)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import cast
 
 from lark import Token, Tree, UnexpectedInput
 
 from sase.compiler.core import durations
-from sase.compiler.core.errors import Diagnostic, did_you_mean
+from sase.compiler.core.errors import Diagnostic, Span, did_you_mean
 from sase.compiler.languages.sase.grammar import parser_of
 from sase.compiler.languages.sase.parser import Builder, parse_as
 from sase.compiler.languages.sase.syntax import Duration, Name, Return
@@ -115,7 +116,17 @@ _WORDS = {**EXPECTED, "OPERATOR": "an operator", "STAR": "*", **{clause: clause 
 
 
 def _syntax_error(error: UnexpectedInput, text: str) -> Diagnostic:
-    return explained(error, text, _WORDS, _help)
+    found = explained(error, text, _WORDS, _help)
+    word = re.search(r"\w+\s*\Z", text[: found.span.start])
+    if word and text.startswith("(", found.span.start) and not re.fullmatch(_RESERVED, word[0].strip(), re.IGNORECASE):
+        # The grammar takes it for an alias, and stumbles over what is behind it.
+        name = word[0].strip()
+        span = Span(word.start(), word.start() + len(name))
+        return Diagnostic(f"{name} is no operator", span, did_you_mean(name, _OPERATORS, "the operators are"))
+    return found
+
+
+_RESERVED = r"SELECT|FROM|WHERE|EVENT|BY|AND|OR|NOT|IN|AS|WITH|\d+"
 
 
 _OPERATORS = ("FOLLOWS", "PRECEDES", "NOTFOLLOWS", "NOTPRECEDES", "ANYONE", "BOTH")
@@ -125,9 +136,8 @@ def _help(token: Token, expected: list[str], text: str) -> str | None:
     start = token.start_pos or 0
     if str(token).upper() in ("WITHIN", "RETURN"):
         return "every operator has its own window, and SELECT says what is returned"
-    if str(token) == "(" or text[start + len(token) :].lstrip().startswith("("):
-        word = str(token) if str(token) != "(" else (text[:start].split() or [""])[-1].rpartition("(")[2]
-        return did_you_mean(word, _OPERATORS, "the operators are")
+    if text[start + len(token) :].lstrip().startswith("("):
+        return did_you_mean(str(token), _OPERATORS, "the operators are")
     if str(token).upper() in _CLAUSES or "FROM" in expected:
         return (
             "a query is SELECT … [INTO name] FROM stream alias, … [PARTITION BY …] EVENT FOLLOWS(a, b, '5 min') "

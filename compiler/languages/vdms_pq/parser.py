@@ -28,14 +28,15 @@ def parse(text: str, filename: str = "<query>") -> Query:
 
 
 class _Builder(Builder):
+    variables: frozenset[str] = frozenset()
     negated: frozenset[str] = frozenset()
     """The negated variables, in lower case."""
 
     def query(self, tree: Node, text: str, filename: str) -> Query:
         parts, *clauses = cast(list[Node], tree.children)
         listed = tuple(self.listed(cast(Node, part)) for part in parts.children)
-        negated = (name for each in listed if isinstance(each, Not) for name in components(each))
-        self.negated = frozenset(each.variable.text.lower() for each in negated if each.variable)
+        self.variables = _variables(listed)
+        self.negated = _variables(each for each in listed if isinstance(each, Not))
         found = {clause.data: clause for clause in clauses}
         where, within, returns = (found.get(name) for name in ("where", "within", "return"))
         return Query(
@@ -69,6 +70,10 @@ class _Builder(Builder):
 
     def bare(self, name: Name) -> exp.Expr:
         """A name alone is a value that is given with the query, such as SOME_ERR."""
+        if name.text.lower() in self.variables:
+            self.found.append(
+                Diagnostic(f"{name.text} is an event, and no value", name.span, f"name an attribute: {name.text}.speed")
+            )
         return Parameter(this=at(exp.Identifier(this=name.text, quoted=True), name.span))
 
     def call(self, tree: Node) -> exp.Expr:
@@ -92,6 +97,11 @@ class _Builder(Builder):
         return any(column.table.lower() in self.negated for column in operand.find_all(exp.Column))
 
 
+def _variables(listed: Iterable[Component | Not]) -> frozenset[str]:
+    """In lower case."""
+    return frozenset(part.variable.text.lower() for each in listed for part in components(each) if part.variable)
+
+
 _CLAUSES = ("PATTERN", "WHERE", "WITHIN", "RETURN")
 _WORDS = {**EXPECTED, "COLON": ":", "NOT": "NOT", "ANY": "ANY", **{clause: clause for clause in _CLAUSES}}
 
@@ -105,6 +115,8 @@ def _help(token: Token, expected: list[str], text: str) -> str | None:
         return "a query is PATTERN x:A, NOT(y:B), z:ANY(C, D) [WHERE …] [WITHIN …] [RETURN …] [INTO name]"
     if str(token).upper() in (*_CLAUSES, "EVENT", "FROM"):
         return "the clauses come in the order PATTERN, WHERE, WITHIN, RETURN, each at most once"
+    if expected == ["("] and text[: token.start_pos or 0].upper().split()[-1:] == ["NOT"]:
+        return "what is negated stands in parentheses, NOT(y:START)"
     if ":" in expected:
         return "the variable stands before the type, x:START"
     near = did_you_mean(str(token), [word for word in expected if word.isupper()])

@@ -30,6 +30,7 @@ SOURCE = Source(
         "LOGIN": {"ts": "timestamp", "user": "string", "ip": "string"},
     },
 )
+
 ORDER = RowOrder(by=["user"], keys=[Key("_sase_time")])
 
 # A run goes from position to position: behind each one stand those that may take the next event, -1 ends the match.

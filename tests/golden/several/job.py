@@ -9,7 +9,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sase.runtime.composed import main
+from sase.runtime.composed import Keep, as_it_is, main
 from sase.runtime.events import Source, check, moment, state_bits
 from sase.runtime.pattern import Apart, Branch, Combination, Compare, Derived, Group
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
@@ -354,15 +354,20 @@ def find_suspects(events: dict[str | None, DataFrame], options: Options | None =
 # ---- all of them --------------------------------------------------------------------------------
 
 
-def find_all(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> dict[str, DataFrame]:
-    """All results by name. Lazy: nothing runs until an action asks for rows. A result is an event for those that read it."""
-    everything = {None: check(events, SOURCE)}
+def find_all(
+    events: DataFrame | dict[str | None, DataFrame], options: Options | None = None, keep: Keep = as_it_is
+) -> dict[str, DataFrame]:
+    """All results by name. Lazy: nothing runs until an action asks for rows. A result is an event for those that read it.
+
+    What several queries read goes through `keep`: whoever runs all of them can have it computed once, and forget it.
+    """
+    everything = {None: keep(check(events, SOURCE))}
     found: dict[str, DataFrame] = {}
-    found["BookliftingAlert"] = find_booklifting_alert(everything, options)
-    found["ConfusionAlert"] = find_confusion_alert(everything, options)
+    found["BookliftingAlert"] = keep(find_booklifting_alert(everything, options))
+    found["ConfusionAlert"] = keep(find_confusion_alert(everything, options))
     found["Suspects"] = find_suspects({"BookliftingAlert": found["BookliftingAlert"], "ConfusionAlert": found["ConfusionAlert"]}, options)
     return found
 
 
 if __name__ == "__main__":
-    main(find_all, SOURCE, name="alerts", shared=["BookliftingAlert", "ConfusionAlert"], default_events=None)
+    main(find_all, SOURCE, name="alerts", default_events=None)

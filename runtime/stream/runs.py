@@ -1,0 +1,47 @@
+"""Runs of events on a stream: skip till next match and contiguity, on the open stretch of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sase.runtime.events import quoted
+from sase.runtime.row_pattern import Measure, RowPattern
+from sase.runtime.rows import Options as RowOptions
+from sase.runtime.rows import RowOrder, task_of
+from sase.runtime.stream.rows import found_in_state, in_stream
+from sase.runtime.stream.ssc import Stream
+from sase.runtime.stream.watch import Columns, Options
+
+
+def follow_runs(
+    events: DataFrame,
+    pattern: RowPattern,
+    order: RowOrder,
+    values: Mapping[str, Measure],
+    *,
+    event: str,
+    kept: Sequence[str],
+    shown: Sequence[str],
+    columns: Columns,
+    time_kind: str,
+    state: str,
+    options: Options,
+    finish: Callable[[DataFrame], DataFrame],
+    bootstrap: Callable[[], None] | None = None,
+) -> Stream:
+    """What is looked up in each match of a stream: `runs.find_runs` on the events that are not decided yet.
+
+    `event` is the name of what a match keeps of an event, a struct of the columns `kept`: a bucket remembers these, and
+    makes it of them. `shown` are the columns of an event that came too late.
+    """
+    events = events.drop(columns.clock)
+    typed = events.withColumn(event, F.struct(*(F.col(quoted(name)) for name in kept)))
+    told = task_of(
+        typed, pattern, order, values, shown="one row", symbols=columns.states, options=RowOptions(), refuse_ties=True
+    )
+    names = dict.fromkeys(name for name in (*told.names, *kept) if name != event)
+    task = in_stream(told, order, options, names=tuple(names), event=(event, tuple(kept)), late=tuple(shown))
+    return found_in_state(events, typed, task, columns, time_kind, state, options, finish, bootstrap)

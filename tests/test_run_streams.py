@@ -1,0 +1,198 @@
+"""Runs on streams: random queries on events that are cut into micro-batches, against the judge.
+
+Without Spark, as in `test_row_streams`; at the end, a stream in Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from brute_force import evaluate
+from pyspark.sql import SparkSession
+from random_queries import Case
+from random_runs import CATALOG, run_case
+from test_random_queries import canonical
+from test_row_streams import Bucket
+from test_runs import by_number, letters, measures_of, relevant
+
+import sase
+from sase.cli import main
+from sase.compiler.plan.physical import Runs
+from sase.runtime.errors import SaseRunError
+from sase.runtime.stream.horizon import TIMELY
+from sase.runtime.stream.row_bucket import RowStreamTask
+from tests.streams import shuffled
+
+
+def streamed_case(random: Random) -> tuple[Case, sase.Query]:
+    """A query that a stream takes, and what it is compiled to."""
+    while True:
+        case = run_case(random)
+        try:
+            return case, sase.compile(case.query, case.catalog, stream=True)
+        except sase.SaseError as error:
+            refused = ("a stream needs WITHIN", "runs come out one behind the other")
+            assert any(words in str(error) for words in refused), case.query
+
+
+def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None) -> tuple[Bucket, Runs]:
+    step, job = query.compiled.physical.only(Runs), query.module
+    assert step is not None
+    event = pa.struct([("number", pa.int64()), ("v", pa.int64())])
+    task = RowStreamTask(
+        pattern=job.PATTERN,
+        names=("_sase_time", "_sase_symbols", "id", "v", "number", *step.pattern.terms),
+        by=tuple(job.ORDER.by),
+        order=("_sase_time",),
+        symbols="_sase_symbols",
+        shown="one row",
+        kept=(),
+        measures=measures_of(job, event),
+        batch_rows=100,
+        chunk_rows=100,
+        jit=jit,
+        steps_per_row=10_000,
+        refuse_ties=True,
+        descending=(False,),
+        nulls_first=(True,),
+        event=("_sase_event", ("number", "v")),
+        late=("number",),
+        limit=limit,
+    )
+    return Bucket(task), step
+
+
+def found_by(bucket: Bucket, step: Runs, job: Any) -> Counter[str]:
+    shown = {value: name for name, value in step.values.items()}
+    looked_up = [dict(zip(job.VALUES, row.values(), strict=False)) for row in bucket.rows]
+    return Counter(by_number({shown[name]: each for name, each in row.items() if name in shown}) for row in looked_up)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_random_streams_give_what_the_judge_says(jit: bool) -> None:
+    bounded = 0
+    for seed in range(120):
+        random = Random(f"{seed} {jit}")
+        case, query = streamed_case(random)
+        bucket, step = bucket_of(query, jit)
+        table, delay = relevant(step, case.events, {"number": "number"}), random.choice([0, 1, 4, 20])
+        ticks = table.column("_sase_time").to_pylist()
+        watermark = latest = -(1 << 52)
+        for batch in shuffled(ticks, delay, random):
+            bucket.call(table.take(pa.array(batch, pa.int64())) if batch else None, watermark)
+            latest = max([latest, *(ticks[row] for row in batch)])
+            watermark = max(watermark, latest - delay)
+        for beyond in (1, 100):
+            bucket.call(None, latest + beyond)
+        expected = Counter(map(by_number, evaluate(*case)))
+        where = f"{seed}: {case.query}\n{case.events}"
+        assert found_by(bucket, step, query.module) == expected, where
+        assert not bucket.late
+        if query.compiled.query.within is not None:
+            assert bucket.state is None, where
+        else:
+            bounded += 1
+    assert bounded > 5, "a run of bounded length needs no window"
+
+
+def test_a_run_is_out_when_it_and_those_before_it_are_decided() -> None:
+    query = sase.compile("EVENT SEQ(A a, B b) WHERE b.v > a.v WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)
+    bucket, step = bucket_of(query, limit=3)
+    events = letters("a1=5 a2=0 b3=1 c9 b30=9")
+    table = relevant(step, events, {"number": "number"})
+    assert table.num_rows == 4, "C is of no use to this query"
+    bucket.call(table.slice(0, 3), 0)
+    bucket.call(None, 4)
+    assert not bucket.rows, "the run from a1 may still end, and is the first one"
+    bucket.call(None, 11)
+    assert [row["0"]["number"] for row in bucket.rows] == [1]
+    assert bucket.state is None
+    bucket.call(table, 20)
+    assert bucket.late == [{"number": 0}, {"number": 1}, {"number": 2}]
+
+
+def test_a_result_of_another_query_is_not_late() -> None:
+    """It comes when it is certain, just behind the watermark. Columns are as Spark has them, which never are NULL."""
+    query = sase.compile("EVENT SEQ(A a, B b) WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)
+    bucket, step = bucket_of(query)
+    table = relevant(step, letters("a1 b3 b5"), {"number": "number"})
+    symbols = pa.field("_sase_symbols", pa.int64(), nullable=False)
+    table = table.set_column(1, symbols, table.column(1))
+    marked = table.set_column(1, symbols, pa.array([bits | TIMELY for bits in table.column(1).to_pylist()]))
+    bucket.call(table.slice(0, 1), 1)
+    bucket.call(marked.slice(1), 4)
+    assert not bucket.late
+    bucket.call(None, 5)
+    assert [(row["0"]["number"], row["1"]["number"]) for row in bucket.rows] == [(0, 1)]
+
+
+def test_events_at_one_time_stop_a_stream() -> None:
+    query = sase.compile("EVENT SEQ(A a, B b) WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)
+    bucket, step = bucket_of(query)
+    table = relevant(step, letters("a1 b2 b2"), {"number": "number"})
+    bucket.call(table.slice(0, 2), 0)
+    bucket.call(table.slice(2), 2)
+    with pytest.raises(SaseRunError, match="nothing says which of them is the next"):
+        bucket.call(None, 3)
+
+
+def test_too_many_events_of_a_key_name_it() -> None:
+    query = sase.compile("EVENT SEQ(A a, B b) WHERE [id] WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)
+    bucket, step = bucket_of(query, limit=2)
+    with pytest.raises(SaseRunError, match=r"3 events of id=1 are waiting .* leave such events out with"):
+        bucket.call(relevant(step, letters("a1 a2 a3"), {"number": "number"}), 0)
+
+
+def test_a_checkpoint_fits_its_query() -> None:
+    def state(query: str) -> str:
+        return str(sase.compile(f"EVENT {query}", CATALOG, stream=True).module.STATE)
+
+    known = state("SEQ(A a, B+ b, C c) WHERE [id] AND c.v > a.v WITHIN 9 SKIP TILL NEXT MATCH")
+    assert known == state(
+        "SEQ(A a, B+ b, C c) WHERE [id] AND c.v < a.v WITHIN 9 SKIP TILL NEXT MATCH AFTER MATCH SKIP PAST LAST ROW"
+    ), "conditions between events may change"
+    for other in (
+        "SEQ(A a, B+ b, C c) WHERE [id] AND c.v > a.v WITHIN 8 SKIP TILL NEXT MATCH",
+        "SEQ(A a, B+ b, C c) WHERE [id] AND c.v > a.v WITHIN 9 PARTITION CONTIGUITY",
+        "SEQ(A a, B+ b, D c) WHERE [id] AND c.v > a.v WITHIN 9 SKIP TILL NEXT MATCH",
+        "SEQ(A a, B+ b, C c) WHERE c.v > a.v WITHIN 9 SKIP TILL NEXT MATCH",
+    ):
+        assert state(other) != known
+
+
+# ---- Spark --------------------------------------------------------------------------------------
+
+
+def test_a_stream_in_spark_gives_the_matches_of_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Files come in two runs on one checkpoint, events out of order by 3, and one of them late."""
+    random = Random(7)
+    text = "EVENT SEQ(A a, B+ b, C c) WHERE [id] AND b.v >= a.v WITHIN 30 SKIP TILL NEXT MATCH"
+    events = [
+        {"ts": at, "type": random.choice("AABBBCDE"), "id": random.choice([1, 1, 2, None]), "v": random.randint(0, 4)}
+        for at in range(90)
+    ]
+    late = {"ts": 1, "type": "A", "id": 1, "v": 0}
+    arrived = sorted(events, key=lambda event: event["ts"] + random.randint(0, 3))
+    far = {"ts": 900, "type": "E", "id": 1, "v": 0}
+    (tmp_path / "q.sase").write_text(text, encoding="utf-8")
+    declared = "\n".join(f'{name} = {{ ts = "bigint", id = "int", v = "int" }}' for name in "ABCDE")
+    (tmp_path / "c.toml").write_text(f'time = "ts"\ntype = "type"\n[types]\n{declared}\n', encoding="utf-8")
+    (tmp_path / "in").mkdir()
+    options = ["--events", f"{tmp_path}/in", "--out", f"{tmp_path}/out", "--checkpoint", f"{tmp_path}/check"]
+    options += ["--max-delay", "3", "--trigger", "available-now", "--buckets", "2", "--format", "json"]
+    for number, part in enumerate((arrived[:50], [late, *arrived[50:], far])):
+        lines = "".join(f"{json.dumps(event)}\n" for event in part)
+        (tmp_path / "in" / f"{number}.jsonl").write_text(lines, encoding="utf-8")
+        assert main(["run", f"{tmp_path}/q.sase", "--catalog", f"{tmp_path}/c.toml", "--stream", *options]) == 0
+    found = spark.read.parquet(f"{tmp_path}/out").drop("batch")
+    judged = evaluate(text, sase.Catalog.load(tmp_path / "c.toml"), events)
+    assert len(judged) > 5
+    assert Counter(canonical(row.asDict(recursive=True)) for row in found.collect()) == Counter(map(canonical, judged))
+    rejected = [json.loads(line) for line in spark.read.text(f"{tmp_path}/out-late").toPandas()["value"]]
+    assert [(row["reason"], row["event"]) for row in rejected] == [("late", late)]
