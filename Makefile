@@ -8,7 +8,7 @@ WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
 DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check lint types archive pytest golden notebooks demo bench clean
+.PHONY: help setup test check sparkless lint types archive pytest golden notebooks demo bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,8 +22,10 @@ test: setup  ## everything that must pass: lint, types, tests; some twenty minut
 	@$(MAKE) --no-print-directory pytest
 
 check: setup  ## lint, types and the tests that need no Spark: an answer in two or three minutes
-	@$(MAKE) --no-print-directory --jobs lint types
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not spark"
+	@$(MAKE) --no-print-directory --jobs lint types sparkless
+
+sparkless: setup
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not spark"
 
 lint: setup  ## ruff: rules and formatting
 	@$(BIN)/ruff check --quiet .
@@ -37,7 +39,7 @@ archive: setup  ## an archive of Spark's classes, with which the tests start fas
 	$(WITH_JAVA) $(BIN)/python -m sase.archive .venv/spark.jsa; }
 
 pytest: archive  ## the tests alone, in three processes: a test waits for Spark more than it computes
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
 
 golden: setup  ## write the golden files anew; review the diff
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden

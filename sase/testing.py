@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from sase.compiler.composition import Composition, composed
@@ -310,8 +310,12 @@ class Outcome:
         return "\n".join(lines)
 
 
+_TOGETHER = 8
+"""How many queries share a Spark job. Each of its tasks reads the plans of all of them, so more would take longer."""
+
+
 def outcomes(cases: Sequence[Case], catalog: Catalog, spark: SparkSession) -> list[Outcome]:
-    """Runs the queries, in one Spark job if nothing goes wrong: a job each would take most of the time to start."""
+    """Runs the queries, several in a Spark job if nothing goes wrong: one each would take most of the time to start."""
     from pyspark.sql import DataFrame
 
     prepared: dict[int, DataFrame] = {}
@@ -319,7 +323,7 @@ def outcomes(cases: Sequence[Case], catalog: Catalog, spark: SparkSession) -> li
     found: dict[int, Counter[tuple[Seen, ...]]] = {number: Counter() for number in range(len(cases))}
 
     def collect(frames: Sequence[DataFrame]) -> None:
-        for number, several, events, time in reduce(DataFrame.union, frames).collect() if frames else ():
+        for number, several, events, time in reduce(DataFrame.union, frames).collect():
             seen = (_as_seen(rows, many) for rows, many in zip(events, several, strict=True))
             found[number][*seen, *([time] if time else [])] += 1
 
@@ -329,16 +333,18 @@ def outcomes(cases: Sequence[Case], catalog: Catalog, spark: SparkSession) -> li
                 prepared[number] = _matches_of(case, number, catalog, spark)
             except (OptionError, CatalogError, SaseError, SaseRunError) as error:
                 failed[number] = str(error)
-        try:
-            with explained():
-                collect(list(prepared.values()))
-        except SaseRunError:
-            for number, frame in prepared.items():
-                try:
-                    with explained():
-                        collect([frame])
-                except SaseRunError as error:
-                    failed[number] = str(error)
+        waiting = iter(prepared)
+        while some := list(islice(waiting, _TOGETHER)):
+            try:
+                with explained():
+                    collect([prepared[number] for number in some])
+            except SaseRunError:
+                for number in some:
+                    try:
+                        with explained():
+                            collect([prepared[number]])
+                    except SaseRunError as error:
+                        failed[number] = str(error)
     return [
         Outcome(case, error=failed[number]) if number in failed else _compared(case, found[number])
         for number, case in enumerate(cases)

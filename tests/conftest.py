@@ -12,6 +12,7 @@ import pytest
 from effort import USUAL
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
+from quick_spark import SETTINGS
 
 from sase.runtime.archive import mapped
 from sase.runtime.java import ensure_java
@@ -43,30 +44,50 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 SLOWEST = (
-    "test_notebooks",
-    "test_stream",
-    "test_cli",
-    "test_readme",
-    "test_random_queries",
-    "test_nested_patterns",
-    "test_any_order",
-    "test_aggregates",
-    "test_connect",
-    "test_composition",
-    "test_browser",
+    "test_notebooks.py",
+    "test_readme.py",
+    "test_nested_patterns.py::test_examples_and_traps",
+    "test_connect.py",
+    "test_stream.py::test_streams_give",
+    "test_stream.py::test_kill",
+    "test_composition.py",
+    "test_browser.py",
+    "test_magic.py",
+    "test_sql.py",
+    "test_pictures.py",
+    "test_random_queries.py",
+    "test_any_order.py",
+    "test_aggregates.py",
+    "test_stream_core.py",
+    "test_nested_patterns.py",
+    "test_vdms_pq.py",
+    "test_cli.py",
+    "test_stream.py",
+    "test_benchmarks.py",
+    "test_self_joins_spark.py",
+    "test_examples.py",
 )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest files first: the processes then end at much the same time.
+    """The slowest tests first, each in the process that is next free: the processes then end at much the same time.
+    Tests that share a fixture of their file stay together, and so do those without Spark, which take little.
 
     `make check` leaves out what is marked `spark`: a test that takes the session, or says itself that it starts a JVM.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-    items.sort(key=lambda item: SLOWEST.index(item.path.stem) if item.path.stem in SLOWEST else len(SLOWEST))
+        if _shares(item) or not item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    items.sort(key=lambda item: next((at for at, name in enumerate(SLOWEST) if name in item.nodeid), len(SLOWEST)))
+
+
+def _shares(item: pytest.Item) -> bool:
+    """Whether a fixture of the test is one for all tests of its file."""
+    known = getattr(item, "_fixtureinfo", None)
+    return known is not None and any(each[-1].scope == "module" for each in known.name2fixturedefs.values())
 
 
 @pytest.fixture(scope="session")
@@ -81,13 +102,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sase-tests")
-        .config("spark.sql.shuffle.partitions", 2)
+        .config(map=SETTINGS)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.ui.enabled", False)
-        .config("spark.ui.showConsoleProgress", False)
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )

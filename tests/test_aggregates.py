@@ -6,7 +6,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterable
-from functools import reduce
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F
 from random_queries import Case
 from test_random_queries import frame
 from test_stream_core import answers
+from together import together
 
 import sase
 from sase.compiler.core.catalog import Catalog
@@ -133,7 +133,7 @@ def compare(answers: Iterable[tuple[str, Case, DataFrame]]) -> None:
         cases[name] = case
         frames.append(answer.select(F.lit(name).alias("name"), F.to_json(F.struct("*")).alias("match")))
     found: dict[str, Counter[str]] = {name: Counter() for name in cases}
-    for name, match in reduce(DataFrame.union, frames).collect():
+    for name, match in together(frames):
         found[name][shown(json.loads(match))] += 1
     for name, case in cases.items():
         wanted = expected(case)

@@ -9,6 +9,7 @@ from typing import Any
 import bound_algebra
 import pytest
 from brute_force import Match, Pattern, element, evaluate, matches, taking_part, times
+from effort import tries
 from hypothesis import given, settings
 from random_queries import Case, nested_cases
 from worked_examples import Example, examples
@@ -116,7 +117,7 @@ def test_traps(query: str) -> None:
     compare(query, TRAP_CATALOG, TRAP_EVENTS)
 
 
-@settings(max_examples=settings.default.max_examples // 2)
+@settings(max_examples=tries(25))
 @given(case=nested_cases())
 def test_the_bound_query_means_what_the_text_says(case: Case) -> None:
     compare(*case)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache, reduce
+from functools import cache
 from random import Random
 from typing import Any
 
 import pytest
 from brute_force import evaluate
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from random_queries import Case
 from test_random_queries import ALWAYS, TRAP_CATALOG, canonical, compiled, frame
+from together import rows_of
 
 import sase
 from sase.compiler.plan.logical import Plan
@@ -366,11 +365,4 @@ def bag(rows: Sequence[dict[str, Any]]) -> Counter[Any]:
 
 def collected(answers: dict[str, DataFrame]) -> dict[str, Counter[Any]]:
     """All of them in one Spark job, whatever their columns."""
-    as_json = [
-        answer.select(F.lit(name).alias("name"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
-        for name, answer in answers.items()
-    ]
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in answers}
-    for name, row in reduce(DataFrame.union, as_json).collect():
-        rows[name].append(json.loads(row))
-    return {name: bag(found) for name, found in rows.items()}
+    return {name: bag(found) for name, found in rows_of(answers).items()}

@@ -479,13 +479,14 @@ def test_spark_submit_runs_a_job(capsys: pytest.CaptureFixture[str], spark: Spar
 
 
 def test_a_standalone_job_needs_no_sase_anywhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Its own copy of the runtime is used by driver and workers, where importing the installed one fails."""
+    """Its own copy of the runtime is used by driver and workers, where importing the installed one fails.
+    That a copy's kernels are compiled is seen in `test_connect.py`: it takes a while."""
     job = tmp_path / "job.py"
     assert sase(capsys, "compile", *SHOPLIFTING, "--standalone", "-o", str(job))[0] == 0
     cache = tmp_path / "cache"
     done = run_process(
         sys.executable, str(job), *RETAIL, cwd=tmp_path,
-        PYTHONPATH=str(hide_sase(tmp_path, cache)), SASE_CACHE_DIR=str(cache),
+        PYTHONPATH=str(hide_sase(tmp_path, cache)), SASE_CACHE_DIR=str(cache), SASE_JIT="0",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "matches 7" in done.stderr

@@ -6,7 +6,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator
-from functools import reduce
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -16,6 +15,7 @@ import pytest
 from composition_judge import Events, evaluate_all
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from together import together
 
 import sase
 from sase.cli import main
@@ -155,7 +155,7 @@ def test_results_are_those_of_the_judge(spark: SparkSession) -> None:
             for name, result in results.items()
         ]
     found = dict[str, Events]()
-    for name, event in reduce(DataFrame.union, frames).collect():
+    for name, event in together(frames):
         found.setdefault(name, []).append(json.loads(event))
     assert {name: bag(rows) for name, rows in found.items()} == expected
 

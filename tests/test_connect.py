@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from quick_spark import SETTINGS
 
 from sase.runtime.java import ensure_java
 
 pytestmark = pytest.mark.spark
 
+# A session that is a client has its own way of finding the modules of workers.
+QUICK = {name: value for name, value in SETTINGS.items() if name.startswith("spark.sql.")}
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 # In a process of its own: one that has spoken to a remote Spark takes every session for a remote one.
 SCRIPT = """
-import logging, sys, tempfile, time
+import json, logging, os, sys, tempfile, time
 from contextlib import redirect_stderr
 from IPython.core.interactiveshell import InteractiveShell
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 logging.basicConfig(stream=sys.stdout, format="%(name)s: %(message)s")
-spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", 2).getOrCreate()
+spark = SparkSession.builder.remote("local[2]").config(map=json.loads(os.environ["QUICK"])).getOrCreate()
 print("session", type(spark).__module__)
 
 import sase
@@ -66,7 +71,7 @@ def printed() -> str:
     answer = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=EXAMPLES,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"PYTHONUNBUFFERED": "1", "QUICK": json.dumps(QUICK)},
         capture_output=True,
         text=True,
         timeout=600,

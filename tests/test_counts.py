@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from typing import Any
 
 from brute_force import evaluate
 from counts_judge import sequences
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from together import together
 
 import sase
 from sase.runtime.pattern import Totals
@@ -64,7 +64,7 @@ def all_at_once(frames: Iterable[tuple[str, DataFrame]]) -> dict[str, list[dict[
     """The rows of many DataFrames, by name, in one Spark job."""
     named = [frame.select(F.lit(name).alias("name"), F.to_json(F.struct("*")).alias("row")) for name, frame in frames]
     found: dict[str, list[dict[str, Any]]] = {}
-    for name, row in reduce(DataFrame.union, named).collect():
+    for name, row in together(named):
         found.setdefault(name, []).append(json.loads(row))
     return found
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from typing import Any
 
 from brute_force import evaluate
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +20,7 @@ from random_queries import Case, nested_cases
 from test_algebra import EXAMPLES, TRAP_CATALOG, TRAP_EVENTS, TRAPS, events, text
 from test_random_queries import compiled, different, frame, some_plans
 from test_stream_core import answers
+from together import together
 
 import sase
 from sase.compiler.core.catalog import Catalog
@@ -58,7 +59,7 @@ def compare(answers: Iterable[tuple[str, Case, DataFrame]]) -> None:
         expected[name] = Counter(map(shown, evaluate(*case)))
         frames.append(answer.select(F.lit(name).alias("name"), F.to_json(F.struct("*")).alias("match")))
     found: dict[str, Counter[str]] = {name: Counter() for name in expected}
-    for name, match in reduce(DataFrame.union, frames).collect() if frames else ():
+    for name, match in together(frames):
         found[name][shown(json.loads(match))] += 1
     for name, bag in found.items():
         wrong = f"too many are {dict(bag - expected[name])}, missing are {dict(expected[name] - bag)}"
@@ -91,13 +92,13 @@ def test_examples_and_traps(spark: SparkSession) -> None:
     compare([*planned(spark, cases), *planned(spark, traps, ["slices of one tick"])])
 
 
-@settings(max_examples=settings.default.max_examples // 20)
+@settings(max_examples=tries(3))
 @given(cases=st.lists(nested_cases(), min_size=3, max_size=3), plans=some_plans(2))
 def test_every_plan_gives_the_answer_of_the_judge(spark: SparkSession, cases: list[Case], plans: list[str]) -> None:
     compare(planned(spark, cases, plans))
 
 
-@settings(max_examples=settings.default.max_examples // 20)
+@settings(max_examples=tries(3))
 @given(cases=st.lists(nested_cases(windowed=True), min_size=3, max_size=3), seed=st.integers(0, 10**6))
 def test_a_stream_gives_the_answer_of_the_judge(spark: SparkSession, cases: list[Case], seed: int) -> None:
     compare(

@@ -15,6 +15,7 @@ import nbformat
 import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+from quick_spark import environment
 
 from sase.runtime.java import ensure_java
 
@@ -36,7 +37,7 @@ def tool() -> ModuleType:
 def kernel() -> Iterator[KernelManager]:
     """One for all tests here: its Spark takes as long to start as most of them take to run."""
     ensure_java()
-    with tool().kernel() as manager:
+    with tool().kernel(environment()) as manager:
         yield manager
 
 

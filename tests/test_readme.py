@@ -28,6 +28,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from quick_spark import environment
 
 import sase
 from benchmarks.flights import DECLARED
@@ -104,7 +105,7 @@ def our_commands(folder: Path) -> Iterator[Callable[[str, Path], str]]:
     process = subprocess.Popen(
         [sys.executable, "-c", ONE_BY_ONE],
         cwd=folder,
-        env=os.environ | {"TZ": "UTC"},
+        env=os.environ | {"TZ": "UTC"} | environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

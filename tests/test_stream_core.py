@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from brute_force import evaluate
+from effort import tries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -41,12 +42,12 @@ PLANS: dict[str, dict[str, Any]] = {
     "tests in selection": {"equivalence": "selection"},
     "Multi-PAIS": {"equivalence": "multi-pais"},
 }
-EXAMPLES = settings.default.max_examples // 10
 SCHEDULES = 3
 
 
 def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, DataFrame]:
-    """The answers of a plan on several schedules of the same events."""
+    """The answers of a plan on several schedules of the same events: those that differ before Spark goes on with them,
+    for which the order counts only where it has to choose."""
     query = sase.compile(case.query, case.catalog, stream=True, **PLANS[plan])
     events = frame(spark, case)
     stream: Stream = query.module.follow(events, Options())
@@ -58,6 +59,7 @@ def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, 
     relevant_rows = relevant(query, events)
     unit = 1 if query.module.SOURCE.time_kind == "integer" else 60_000_000
     found: dict[str, DataFrame] = {}
+    known: list[Counter[str]] = []
     for number in range(SCHEDULES):
         random = Random(seed + number)
         delay = random.choice([0, 1, 4, 20]) * unit
@@ -65,7 +67,10 @@ def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, 
         run = follow(stream.task, relevant_rows, batches, delay)
         assert not run.late
         assert run.state_rows[-1] == 0, "what nothing can reach any more is forgotten"
-        found[f"{plan}, {number}"] = stream.finish(table(spark, run.matches, stream))
+        bag = Counter(repr(row) for matches in run.matches for row in matches.to_pylist())
+        if stream.task.candidates is not None or bag not in known:
+            found[f"{plan}, {number}"] = stream.finish(table(spark, run.matches, stream))
+        known.append(bag)
     return found
 
 
@@ -84,7 +89,7 @@ def table(spark: SparkSession, batches: list[pa.RecordBatch], stream: Stream) ->
     return spark.createDataFrame(pa.Table.from_batches(batches), stream.found).coalesce(1)
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=tries(6))
 @given(case=cases(windowed=True), plan=st.sampled_from(list(PLANS)), seed=st.integers(0, 10**6))
 def test_a_stream_gives_the_answer_of_the_judge(spark: SparkSession, case: Case, plan: str, seed: int) -> None:
     compare(case, answers(spark, case, plan, seed))

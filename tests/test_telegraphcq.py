@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import pytest
 from branches import Match, matches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from random_queries import Case
 from telegraphcq_judge import judge
-from test_stream_core import SCHEDULES, answers
+from test_stream_core import answers
+from together import together
 from worked_examples import Example, examples
 
 import sase
@@ -222,7 +222,7 @@ def in_spark(cases: list[tuple[BoundQuery, dict[str, dict[str, Any]]]], spark: S
         numbers = [F.col(f"`{each.name}`.{ROW}") for each in asked.positive]
         frames.append(found.select(F.lit(number).alias("case"), F.array(*numbers).alias("events"), "detected_at"))
     answers: list[Counter[Match]] = [Counter() for _ in cases]
-    for number, events, time in reduce(DataFrame.union, frames).collect():
+    for number, events, time in together(frames):
         bound, given = cases[number]
         labels = [(each.name, event) for each, event in zip(bound.positive, events, strict=True) if event is not None]
         answers[number][frozenset((name, list(given)[event]) for name, event in labels), time] += 1
@@ -250,15 +250,17 @@ def numbered(example: Example) -> Case:
 
 def test_examples_on_a_stream(spark: SparkSession) -> None:
     """In micro-batches, shuffled within a delay: the same results, and nothing is remembered at the end."""
-    frames = []
+    frames, schedules = [], list[int]()
     for number, example in enumerate(EXAMPLES):
         names = sase.compile(*numbered(example)[:2]).compiled.query.positive
-        for found in answers(spark, numbered(example), "a stream", number).values():
+        different = answers(spark, numbered(example), "a stream", number)
+        schedules.append(len(different))
+        for found in different.values():
             numbers = F.array(*(F.col(f"`{each.name}`.{ROW}") for each in names))
             frames.append(found.select(F.lit(number).alias("example"), numbers.alias("events"), "detected_at"))
     told_of: list[Counter[Any]] = [Counter() for _ in EXAMPLES]
-    for number, events, time in reduce(DataFrame.union, frames).collect():
+    for number, events, time in together(frames):
         given = list(EXAMPLES[number].given)
         told_of[number][tuple("-" if event is None else given[event] for event in events), str(time)] += 1
-    for example, found in zip(EXAMPLES, told_of, strict=True):
-        assert found == Counter({match: SCHEDULES * count for match, count in example.matches.items()}), example.name
+    for example, found, times in zip(EXAMPLES, told_of, schedules, strict=True):
+        assert found == Counter({match: times * count for match, count in example.matches.items()}), example.name

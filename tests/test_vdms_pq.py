@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from random_queries import Case
-from test_stream_core import SCHEDULES, answers
+from test_stream_core import answers
+from together import together
 from vdms_judge import judge
 from worked_examples import Example, Match, examples
 
@@ -62,7 +62,7 @@ def in_spark(cases: list[tuple[BoundQuery, dict[str, dict[str, Any]]]], spark: S
         matches = variants.found(variants.returning(asked, columns), table)
         frames.append(matches.select(F.lit(number).alias("case"), F.array(*columns).alias("events")))
     found: list[Counter[Match]] = [Counter() for _ in cases]
-    for number, events in reduce(DataFrame.union, frames).collect():
+    for number, events in together(frames):
         labels = list(cases[number][1])
         found[number][tuple(labels[event] for event in events), None] += 1
     return found
@@ -127,7 +127,7 @@ def test_examples_and_conditions_in_spark(spark: SparkSession) -> None:
 def test_examples_on_a_stream(spark: SparkSession) -> None:
     """With a window, where there is none, that reaches over all of them."""
     chosen = [each for each in EXAMPLES if "missing" not in each.settings]
-    frames = []
+    frames, schedules = [], list[int]()
     for number, example in enumerate(chosen):
         query = example.query if "WITHIN" in example.query else f"{example.query} WITHIN 1000"
         types = {name: {**kinds, "n": "bigint", ROW: "bigint"} for name, kinds in (example.catalog.types or {}).items()}
@@ -135,15 +135,17 @@ def test_examples_on_a_stream(spark: SparkSession) -> None:
         rows = [{**dict.fromkeys(columns), **row, ROW: at} for at, row in enumerate(example.given.values())]
         case = Case(query, replace(example.catalog, types=types), rows)
         names = [each.name for each in read(query, "q").bind(case.catalog).positive]
-        for answer in answers(spark, case, "a stream", number).values():
+        different = answers(spark, case, "a stream", number)
+        schedules.append(len(different))
+        for answer in different.values():
             events = F.array(*(F.col(f"{name}.{ROW}") for name in names))
             frames.append(answer.select(F.lit(number).alias("case"), events.alias("events")))
     found: list[Counter[Match]] = [Counter() for _ in chosen]
-    for number, events in reduce(DataFrame.union, frames).collect():
+    for number, events in together(frames):
         labels = list(chosen[number].given)
         found[number][tuple(labels[event] for event in events), None] += 1
-    for example, matches in zip(chosen, found, strict=True):
-        expected = {match: count * SCHEDULES for match, count in example.matches.items()}
+    for example, matches, times in zip(chosen, found, schedules, strict=True):
+        expected = {match: count * times for match, count in example.matches.items()}
         assert matches == expected, example.name
 
 

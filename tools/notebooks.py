@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import nbformat
@@ -25,12 +26,12 @@ FORGET = "get_ipython().reset(new_session=False); get_ipython().extension_manage
 
 
 @contextmanager
-def kernel() -> Iterator[KernelManager]:
+def kernel(environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[KernelManager]:
     """Its sockets are files. A port is free again when the kernel ends, and a client that goes on calling it there
     would disturb whoever has it then: one of Spark's answers was lost to that."""
     with tempfile.TemporaryDirectory() as folder:
         manager = KernelManager(kernel_name="python3", transport="ipc", connection_file=f"{folder}/kernel.json")
-        manager.start_kernel(cwd=str(ROOT / "notebooks"), env=os.environ | {"TZ": "UTC"})
+        manager.start_kernel(cwd=str(ROOT / "notebooks"), env=os.environ | {"TZ": "UTC", **environment})
         try:
             yield manager
         finally:

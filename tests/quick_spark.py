@@ -1,0 +1,26 @@
+"""A Spark for queries that are small and run once."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    # To compile a plan costs more than it saves.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.python.daemon.module": "warm_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""The README's commands, the jobs of `spark-submit` and those that are killed have Spark's own settings."""
+
+
+def environment() -> dict[str, str]:
+    """For a process that starts its own."""
+    given = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+    return {"PYSPARK_SUBMIT_ARGS": shlex.join([*given, "pyspark-shell"])}
