@@ -25,7 +25,7 @@ check: setup  ## lint, types and the tests that need no Spark: an answer in two 
 	@$(MAKE) --no-print-directory --jobs lint types sparkless
 
 sparkless: setup
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not spark"
+	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not spark"
 
 lint: setup  ## ruff: rules and formatting
 	@$(BIN)/ruff check --quiet .
@@ -39,7 +39,7 @@ archive: setup  ## an archive of Spark's classes, with which the tests start fas
 	$(WITH_JAVA) $(BIN)/python -m sase.archive .venv/spark.jsa; }
 
 pytest: archive  ## the tests alone, in three processes: a test waits for Spark more than it computes
-	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadgroup --no-loadscope-reorder
+	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 golden: setup  ## write the golden files anew; review the diff
 	@$(WITH_JAVA) $(BIN)/python -m pytest tests/golden --regenerate-golden

@@ -13,6 +13,7 @@ from effort import USUAL
 from hypothesis import HealthCheck, settings
 from pyspark.sql import SparkSession
 from quick_spark import SETTINGS
+from xdist.scheduler import LoadScopeScheduling
 
 from sase.runtime.archive import mapped
 from sase.runtime.java import ensure_java
@@ -69,25 +70,42 @@ SLOWEST = (
 )
 
 
+APART = (
+    "test_aggregates.py",
+    "test_any_order.py",
+    "test_cli.py",
+    "test_composition.py",
+    "test_nested_patterns.py",
+    "test_random_queries.py",
+    "test_stream.py",
+    "test_stream_core.py",
+    "test_vdms_pq.py",
+)
+"""Files of long tests that share nothing but the session."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slowest tests first, each in the process that is next free: the processes then end at much the same time.
-    Tests that share a fixture of their file stay together, and so do those without Spark, which take little.
+    """The slowest tests first: the processes then end at much the same time.
 
     `make check` leaves out what is marked `spark`: a test that takes the session, or says itself that it starts a JVM.
     """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if _shares(item) or not item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     items.sort(key=lambda item: next((at for at, name in enumerate(SLOWEST) if name in item.nodeid), len(SLOWEST)))
 
 
-def _shares(item: pytest.Item) -> bool:
-    """Whether a fixture of the test is one for all tests of its file."""
-    known = getattr(item, "_fixtureinfo", None)
-    return known is not None and any(each[-1].scope == "module" for each in known.name2fixturedefs.values())
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """The process that is next free takes a file, or a single test of those that stand `APART`."""
+    return _Scheduling(config, log)
+
+
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, _ = nodeid.partition("::")
+        return nodeid if file.endswith(APART) else file
 
 
 @pytest.fixture(scope="session")

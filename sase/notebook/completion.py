@@ -86,7 +86,7 @@ def _views() -> list[str]:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.getActiveSession()
-    return [table.name for table in spark.catalog.listTables()] if spark else []
+    return names.views(spark) if spark else []
 
 
 def _files(fragment: str) -> list[str]:

@@ -36,12 +36,16 @@ def _table(name: str, namespace: Mapping[str, Any], spark: SparkSession) -> Tabl
         return namespace[name]
     if is_table(spark, name) or Files(spark).matching(name):
         return name
-    views = [table.name for table in spark.catalog.listTables()]
-    known = [*data_frames(namespace), *views]
+    known = [*data_frames(namespace), *views(spark)]
     raise OptionError(
         f"there is no DataFrame, table, view or file {name!r}: "
         f"{did_you_mean(name, known, 'there are') or 'there are none'}"
     )
+
+
+def views(spark: SparkSession) -> list[str]:
+    """And tables."""
+    return [row["tableName"] for row in spark.sql("SHOW TABLES").collect()]
 
 
 def data_frames(namespace: Mapping[str, Any]) -> list[str]:
