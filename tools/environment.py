@@ -20,7 +20,6 @@ import time
 import tomllib
 import venv
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,8 +28,6 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "stamp"
 CONSTRAINTS = ROOT / "constraints.txt"
-KERNELS = ("combinations", "rows", "sequences", "products", "arrivals", "fold", "furthest", "sort")
-"""In the order in which they are compiled: what takes long comes first."""
 BUNDLES_PIP = importlib.util.find_spec("ensurepip") is not None
 """Some distributions split ensurepip off; then the pip of this interpreter installs into .venv."""
 PIP = [str(PYTHON), "-m", "pip"] if BUNDLES_PIP else [sys.executable, "-m", "pip", "--python", str(PYTHON)]
@@ -59,8 +56,8 @@ def build() -> None:
     with saying("Dependencies: installing what constraints.txt pins (about 700 MB, once)"):
         install("--editable", f"{ROOT}[dev,notebook]")
     STAMP.write_text(recipe())
-    with saying("Kernels: compiling them into numba's cache"):
-        warm_kernels()
+    with saying("Kernel: compiling it into numba's cache"):
+        warm_kernel()
     say(f"Ready after {time.monotonic() - started:.0f} s")
 
 
@@ -158,17 +155,13 @@ def uv_settings() -> dict[str, str]:
     return settings
 
 
-def warm_kernels() -> None:
+def warm_kernel() -> None:
     """Spare the first test or demo the compilation; what is wrong with a broken kernel is for the tests to report."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for name, answer in zip(KERNELS, pool.map(warm, KERNELS), strict=True):
-            if answer.returncode:
-                say(f"Kernel: {name} not compiled ({answer.stderr.strip().splitlines()[-1]})")
-
-
-def warm(kernel: str) -> subprocess.CompletedProcess[str]:
-    command = [PYTHON, "-c", f"from sase.runtime.kernels import {kernel}; {kernel}._compiled()"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    kernels = "arrivals, combinations, fold, furthest, products, rows, sequences, sort"
+    warm = f"from sase.runtime.kernels import {kernels}; [each._compiled() for each in ({kernels})]"
+    answer = subprocess.run([PYTHON, "-c", warm], cwd=ROOT, capture_output=True, text=True)
+    if answer.returncode:
+        say(f"Kernel: not compiled ({answer.stderr.strip().splitlines()[-1]})")
 
 
 @contextmanager
