@@ -75,6 +75,27 @@ def main() -> None:
             results.save(name, found)
 
 
+def section(results: Results) -> str:
+    """What docs/benchmarks.md says about them; empty where nothing has been measured."""
+    lines = []
+    for name in ("commits", "commits-large"):
+        if not (found := results.load(name)):
+            continue
+        ours, before = found["commits"]
+        lines += ["", f"| {before} over {ours} | now | before | before over now |", "| --- " * 4 + "|"]
+        for case, (own, other) in found["cases"].items():
+            ratio = statistics.median(theirs / mine for mine, theirs in zip(own, other, strict=True))
+            lines.append(
+                f"| {case} | {statistics.median(own):.2f} s | {statistics.median(other):.2f} s | {ratio:.2f} |"
+            )
+    if not lines:
+        return ""
+    return (
+        "## Before and now\n\nSequences in two checkouts, in turns; the first commit knew nothing else.\n"
+        + "\n".join(lines)
+    )
+
+
 def _in_turns(
     task: Mapping[str, Any],
     rounds: int,

@@ -2,7 +2,8 @@
 
 python -m benchmarks run --only loops
 
-A run under skip till next match is Flink CEP's `followedBy`, and its loop `oneOrMore().greedy()`. A funnel in SQL is
+A run under skip till next match is Flink CEP's `followedBy`, and its loop `oneOrMore().greedy()`, which finds more: it
+may pass over an event that ends it. A funnel in SQL is
 the best that we know: one sort by key and time, and for each step but the last a window that carries the chain of the
 steps behind it, so that the earliest way on from each first step is known when it is met.
 """
@@ -48,7 +49,7 @@ def measurements(scale: Scale) -> Iterator[Measurement]:
     contenders = [Contender("SEQ", "sase", keyed, sequence), Contender("B+", "sase", keyed, loop)]
     yield Race("loops-next", tuple(contenders), rounds, limit)
     fewer = Stream(scale.events(FEWER), v1=10_000, types=10)
-    contenders = [Contender(peer, peer, fewer, loop) for peer in ("sase", "flink")]
+    contenders = [Contender(peer, peer, fewer, loop) for peer in ("sase", "flink_loop")]
     yield Race("loops-flink", tuple(contenders), rounds, limit)
     crowd = Stream(scale.events(EVENTS), v1=100, types=3)
     contenders = [Contender("count", "sase", crowd, COUNT), Contender("identity", "identity", crowd, COUNT)]
@@ -81,7 +82,9 @@ def _funnel(last: str, pack: str, field: str) -> str:
             f"AS next{step} FROM ({inner}))"
         )
     levels = "".join(f" WHEN t{step} - ts < {WITHIN} THEN {step}" for step in range(STEPS, 1, -1))
-    return f"SELECT attr1, max(CASE{levels} ELSE 1 END) AS level FROM ({inner}) WHERE type = 'E1' GROUP BY attr1"
+    level = f"max(CASE{levels} ELSE 1 END)"
+    # HAVING, as who only counts the rows need not know any level.
+    return f"SELECT attr1, {level} AS level FROM ({inner}) WHERE type = 'E1' GROUP BY attr1 HAVING {level} > 0"
 
 
 _KINDS = ", ".join(f"'{type_name(step)}'" for step in range(1, STEPS + 1))
@@ -106,8 +109,8 @@ def section(results: Results) -> str:
             "{ratio}× the time of the same without the loop (to reach: 1.5×); {events:,} events, {rows:,} matches."
         ),
         *_line(
-            results, "loops-flink", "flink", "sase", "- **Flink CEP's** `oneOrMore().greedy()` takes {ratio}× the time "
-            "of the same loop (to reach: 20×); {events:,} events."
+            results, "loops-flink", "flink_loop", "sase", "- **Flink CEP's** `oneOrMore().greedy()` takes {ratio}× the "
+            "time of the same loop (to reach: 20×); {events:,} events."
         ),
         *_line(
             results, "loops-count", "count", "identity", "- **Counting** 10^12 matches of {events:,} events that are "

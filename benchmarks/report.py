@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks.arrivals import section as arrivals
 from benchmarks.bench import PARTITIONS_PER_CORE
+from benchmarks.commits import section as commits
 from benchmarks.experiments import experiments
 from benchmarks.experiments.experiment import Experiment
 from benchmarks.loops import section as loops
@@ -37,6 +38,7 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         _peers(results, scale),
         _regret(results, scale),
         _experiments(results, scale, images),
+        commits(results),
         patterns(results),
         loops(results),
         _flights(results),

@@ -99,5 +99,6 @@ def peers() -> dict[str, Peer]:
         "duckdb_sql": Peer(duckdb_join.prepare_verbatim),
         "duckdb_bucketed": Peer(duckdb_join.prepare_bucketed),
         "flink": Peer(flink.prepare),
+        "flink_loop": Peer(flink.prepare, rows="matches of Flink's own"),  # a loop may pass over an event that ends it
         "apply_in_pandas": Peer(apply_in_pandas.prepare),
     }
