@@ -21,7 +21,7 @@ test: setup  ## everything that must pass: lint, types, tests; some twenty minut
 	@$(MAKE) --no-print-directory --jobs lint types archive
 	@$(MAKE) --no-print-directory pytest
 
-check: setup  ## lint, types and the tests that need no Spark: an answer in two or three minutes
+check: setup  ## lint, types and the tests that need no Spark: an answer in a minute or two
 	@$(MAKE) --no-print-directory --jobs lint types sparkless
 
 sparkless: setup
