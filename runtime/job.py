@@ -15,7 +15,7 @@ from sase.runtime.arguments import LIMIT, add_arguments, csv_given, refuse_idle
 from sase.runtime.errors import SaseRunError, exiting, explained
 from sase.runtime.events import Source, check
 from sase.runtime.interrupt import interruptible
-from sase.runtime.io.batches import as_before, attributes, bound_batches
+from sase.runtime.io.batches import as_before, bound_events
 from sase.runtime.io.files import Files, few, lies_in
 from sase.runtime.io.formats import Input
 from sase.runtime.io.inputs import InputAccount, events_read, find_inputs, needed, read_events, specs
@@ -112,7 +112,7 @@ def run(
         options = Options(arguments.max_window_events_per_key)
         tables = read_events(spark, inputs, source)
         with as_before(spark):
-            bound_batches(check(tables, source), attributes(source))
+            bound_events(spark, tables, source)
             found = deliver(find(check(tables, source, tally), options), arguments)
         counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:

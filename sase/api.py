@@ -79,7 +79,7 @@ class Query:
         """The matches of events at rest, lazily, and the tally of these events, for whoever tells of it."""
         from sase.outlook import warning
         from sase.runtime.events import check
-        from sase.runtime.io.batches import attributes, bound_batches
+        from sase.runtime.io.batches import bound_events
         from sase.runtime.io.tally import Tally
         from sase.runtime.ssc import Options
 
@@ -87,7 +87,7 @@ class Query:
             logging.getLogger("sase").warning(text)
         tally = Tally()
         checked = check(tables, self.batch_job.SOURCE, tally)
-        bound_batches(check(tables, self.batch_job.SOURCE), attributes(self.batch_job.SOURCE))
+        bound_events(checked.sparkSession, tables, self.batch_job.SOURCE)
         options = Options(max_window_events_per_key)
         with self.explained():
             return remember(self.batch_job.find_matches(checked, options), self, tables), tally

@@ -84,7 +84,7 @@ class Queries:
         """The results of events at rest, lazily, and the tally of these events, for whoever tells of it."""
         from sase.outlook import warning
         from sase.runtime.events import check
-        from sase.runtime.io.batches import attributes, bound_batches
+        from sase.runtime.io.batches import bound_events
         from sase.runtime.io.tally import Tally
         from sase.runtime.ssc import Options
 
@@ -94,7 +94,7 @@ class Queries:
         tally = Tally()
         job = self.batch_jobs
         checked = check(tables, job.SOURCE, tally)
-        bound_batches(check(tables, job.SOURCE), attributes(job.SOURCE))
+        bound_events(checked.sparkSession, tables, job.SOURCE)
         with self.explained():
             found = job.find_all(checked, Options(max_window_events_per_key))
         for name, matches in found.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from sase.compiler.core import scalars
-from sase.compiler.core.bound import Before, Derived, Earliest, EquivalenceTest, Predicate
+from sase.compiler.core.bound import Before, Derived, Earliest, EquivalenceTest, Mode, Predicate
 from sase.compiler.core.fields import Path, of_event
 from sase.compiler.plan.bindings import Bindings, Signature, is_open, signature
 from sase.compiler.plan.columns import (
@@ -95,6 +95,16 @@ class CombinationPlanner(Columns):
             return None
         return Slices(length, looks_ahead=far.ahead > 0, reach=(far.back, far.ahead))
 
+    # ---- what chooses among matches; not here where earlier results decide: among what they let through ----------
+
+    @property
+    def select(self) -> tuple[tuple[str, Mode], ...]:
+        return () if self.query.reported else tuple(self.query.selection.items())
+
+    @property
+    def exclusive(self) -> bool:
+        return self.query.consume == "exclusive" and not self.query.reported
+
     # ---- the kernel -----------------------------------------------------------------------------
 
     def kernel(self, emit: Mapping[str, tuple[str, ...]]) -> Combination:
@@ -106,8 +116,8 @@ class CombinationPlanner(Columns):
                 self.branch(each, emit, known) for each, known in zip(self.branches, self.bindings, strict=True)
             ),
             once=self.query.once,
-            select=() if self.query.reported else tuple(self.query.selection.items()),
-            exclusive=self.query.consume == "exclusive" and not self.query.reported,
+            select=self.select,
+            exclusive=self.exclusive,
             keys=keys,
             time=self.names.roles["time"] if computes_with_time else self.query.time,
             deferred=self.plan.deferred,
@@ -322,9 +332,7 @@ class CombinationPlanner(Columns):
 
     def choice(self) -> Iterator[Choose]:
         if self.plan.deferred:
-            once, select = self.query.once and len(self.branches) > 1, tuple(self.query.selection.items())
-            exclusive = self.query.consume == "exclusive"
-            yield Choose(once, () if self.query.reported else select, exclusive and not self.query.reported)
+            yield Choose(self.query.once and len(self.branches) > 1, self.select, self.exclusive)
 
     def selection(self) -> Iterator[Select]:
         asked: dict[Condition, list[int]] = {}

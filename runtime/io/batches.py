@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, BinaryType, DataType, StringType, StructType
 
-from sase.runtime.events import Source, quoted
+from sase.runtime.events import Events, Source, check, quoted
+from sase.runtime.io.plans import execution, size
 from sase.runtime.session import BATCH_BYTES, BATCH_ROWS, BATCHES
 
 BYTES = 64 << 20
@@ -45,23 +46,29 @@ def as_before(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def attributes(source: Source) -> set[str]:
-    return {name for columns in source.types.values() for name in columns}
-
-
 def bound_batches(events: DataFrame, read: Collection[str]) -> None:
     """From now on, the batches of this session hold about `BYTES` at most, if it is these columns of these events that
     it reads. A limit that somebody has set stays."""
     spark = events.sparkSession
-    if spark.conf.get(BATCH_BYTES, None) != BATCHES[BATCH_BYTES]:
+    if not _is_unbounded(spark):
         return
     kinds = {field.name: field.dataType for field in events.schema if field.name in read}
     strings = [name for name, kind in kinds.items() if not _is_narrow(kind)]
     if any(map(_may_be_document, kinds.values())) or (strings and not _is_scan(events)):
         spark.conf.set(BATCH_BYTES, str(BYTES))
-    elif strings and _size(events) > SMALL:
+    elif strings and size(events) > SMALL:
         enough = max(1, BYTES // max(1, _widest(events, strings)))
         spark.conf.set(BATCH_ROWS, str(min(int(str(spark.conf.get(BATCH_ROWS))), enough)))
+
+
+def bound_events(spark: SparkSession, events: Events, source: Source) -> None:
+    """The same for the events of a query, before anybody counts them: to look at the first would be to count them."""
+    if _is_unbounded(spark):
+        bound_batches(check(events, source), {name for columns in source.types.values() for name in columns})
+
+
+def _is_unbounded(spark: SparkSession) -> bool:
+    return spark.conf.get(BATCH_BYTES, None) == BATCHES[BATCH_BYTES]
 
 
 def _may_be_document(kind: DataType) -> bool:
@@ -75,7 +82,7 @@ def _is_narrow(kind: DataType) -> bool:
 
 
 def _is_scan(events: DataFrame) -> bool:
-    return not events.isStreaming and all(node.nodeName() in _SCAN for node in _nodes(_plan(events).analyzed()))
+    return not events.isStreaming and all(node.nodeName() in _SCAN for node in _nodes(execution(events).analyzed()))
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
@@ -83,15 +90,6 @@ def _nodes(plan: Any) -> Iterator[Any]:
     children = plan.children()
     for number in range(children.size()):
         yield from _nodes(children.apply(number))
-
-
-def _size(events: DataFrame) -> int:
-    """In bytes, as Spark takes it to be: for files, what they take on disk."""
-    return int(str(_plan(events).optimizedPlan().stats().sizeInBytes()))
-
-
-def _plan(events: DataFrame) -> Any:
-    return events._jdf.queryExecution()
 
 
 def _widest(events: DataFrame, columns: list[str]) -> int:

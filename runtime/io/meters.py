@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from sase.runtime.io.plans import execution, size
+
 LARGE = 32 << 20
 """Bytes of files below which a look at the types of the events takes longer than observing all of them."""
 
@@ -24,16 +26,12 @@ _READING = re.compile(r"(Project|Filter|SubqueryAlias|View|CollectMetrics|Relati
 
 def is_columnar(frame: DataFrame) -> bool:
     """Whether it reads files in which one column can be looked at without the others, and does nothing more."""
-    plan = _execution(frame).analyzed().toString().strip().split("\n")
+    plan = execution(frame).analyzed().toString().strip().split("\n")
     return all(_READING.match(line.lstrip(" :+-")) for line in plan)
 
 
 def is_large_and_columnar(frame: DataFrame) -> bool:
-    return is_columnar(frame) and int(str(_execution(frame).optimizedPlan().stats().sizeInBytes())) >= LARGE
-
-
-def _execution(frame: DataFrame) -> Any:
-    return frame._jdf.queryExecution()
+    return is_columnar(frame) and size(frame) >= LARGE
 
 
 class Meter:
