@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from counts_judge import Row, sequences
 from effort import tries
@@ -13,7 +14,8 @@ from effort import tries
 from sase.runtime.kernels.machine import machine
 from sase.runtime.kernels.products import EMPTY, NONE, folded
 from sase.runtime.kernels.sequences import Events
-from sase.runtime.pattern import Negated, Totals
+from sase.runtime.operator.totals import brought_together
+from sase.runtime.pattern import Negated, Total, Totals
 
 
 def random_pattern(chance: random.Random) -> Totals:
@@ -132,3 +134,17 @@ def test_a_window_that_slides_over_many_events() -> None:
     pattern = Totals(("a", "b"), within=50)
     totals, _ = folded(machine(pattern), events_of(rows), np.zeros((1, 3000), int), np.array([-1]))
     assert totals.tolist() == [[pairs]]
+
+
+def test_totals_of_micro_batches_are_brought_together_by_key() -> None:
+    """What has no value says nothing of the least and the greatest; a key of which nothing has a value has none."""
+    totals = (Total("n", "count"), Total("least", "min", "a", "v"), Total("most", "max", "a", "v"))
+    pattern = Totals(("a",), shown=("id",), totals=totals)
+    columns = {"id": [1, 2, 1, 1, 2], "n": [1, 1, 2, 3, 1], "least": [None, None, 7, 5, None]}
+    parts = pa.table({**columns, "most": [None, None, 7, 9, None]}).cast(
+        pa.schema([(name, pa.int64()) for name in ("id", "n", "least", "most")])
+    )
+    together, place = brought_together(pattern, parts)
+    found = {row["id"]: row for row in together.to_pylist()}
+    assert found == {1: {"id": 1, "n": 6, "least": 5, "most": 9}, 2: {"id": 2, "n": 2, "least": None, "most": None}}
+    assert [together.column("id")[row].as_py() for row in place] == columns["id"]
