@@ -7,6 +7,9 @@ BIN := .venv/bin
 WITH_JAVA = JAVA_HOME="$$($(BIN)/python -m sase.runtime.java)"
 DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 
+# A machine may be told to keep no compiled modules. Hundreds of processes would then compile the libraries, each anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup test check sparkless lint types archive pytest golden notebooks demo bench clean
 

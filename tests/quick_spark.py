@@ -10,6 +10,8 @@ SETTINGS = {
     # To compile a plan costs more than it saves.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Nor does anybody read where in Python a column was made, which costs five calls to Java each time.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.python.daemon.module": "warm_daemon",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),
     "spark.driver.bindAddress": "127.0.0.1",

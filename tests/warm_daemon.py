@@ -6,6 +6,7 @@ a task did not read all of its input. To load libraries and compiled kernels tak
 
 from __future__ import annotations
 
+import gc
 import importlib
 from contextlib import suppress
 
@@ -23,6 +24,7 @@ def load() -> None:
         importlib.import_module(f"sase.runtime.{name}")
     for name in KERNELS:
         importlib.import_module(f"sase.runtime.kernels.{name}")._compiled()
+    gc.freeze()  # after each task a worker looks for garbage, and need not look here
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sase.runtime.kernels.compiled import in_machine_code
 from sase.runtime.kernels.sequences import Ints
 
 Truths = NDArray[np.bool]
@@ -391,14 +392,7 @@ def _compiled() -> dict[str, Any] | None:
         "extremes": pair(truth, number, *rows, given, given, given, ints, ints, truths, ints),
         "best": types.void(truth, given, given, given, marks, ints, ints, truths),
     }
-
-    def compiled(name: str) -> Any:
-        try:
-            return numba.njit(signatures[name], cache=True, nogil=True)(_KERNELS[name])
-        except RuntimeError:  # nowhere to keep the cache
-            return numba.njit(signatures[name], nogil=True)(_KERNELS[name])
-
-    return {name: compiled(name) for name in _KERNELS}
+    return {name: in_machine_code(_KERNELS[name], signature) for name, signature in signatures.items()}
 
 
 def kernel(name: str, jit: bool = True) -> Any:

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sase.runtime.kernels.candidates import arranged, crowded, reduced
+from sase.runtime.kernels.compiled import in_machine_code
 from sase.runtime.kernels.sequences import (
     NULL,
     Events,
@@ -41,7 +42,6 @@ from sase.runtime.kernels.sequences import (
     each_array,
     failing,
     first_at,
-    in_machine_code,
     read_only,
     table_types,
 )

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sase.runtime.kernels.compiled import in_machine_code
+
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Truths = NDArray[np.bool]
@@ -63,11 +65,7 @@ def _compiled() -> dict[str, Any] | None:
     def compiled(function: Any, kind: Any, result: Any) -> Any:
         given = types.Array(kind, 1, "C", readonly=True)
         heads, out = types.Array(types.boolean, 1, "C", readonly=True), types.Array(result, 1, "C")
-        signature = types.boolean(given, heads, out)
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(function)
-        except RuntimeError:  # nowhere to keep the cache
-            return numba.njit(signature, nogil=True)(function)
+        return in_machine_code(function, types.boolean(given, heads, out))
 
     return {
         "add": compiled(add, types.int64, types.int64),

@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from sase.runtime.kernels.sequences import Events, Ints, each_array, in_machine_code, read_only, table_types
+from sase.runtime.kernels.compiled import in_machine_code
+from sase.runtime.kernels.sequences import Events, Ints, each_array, read_only, table_types
 from sase.runtime.pattern import Furthest
 
 

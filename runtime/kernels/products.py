@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sase.runtime.kernels.sequences import Events, Ints, each_array, in_machine_code, read_only, table_types
+from sase.runtime.kernels.compiled import in_machine_code
+from sase.runtime.kernels.sequences import Events, Ints, each_array, read_only, table_types
 
 Numbers = NDArray[Any]
 

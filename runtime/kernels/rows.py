@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sase.runtime.kernels.compiled import in_machine_code
 from sase.runtime.kernels.conditions import (
     ERROR,
     HELPERS,
@@ -533,11 +534,7 @@ def _compiled() -> dict[str, Any] | None:
     ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
 
     def compiled(function: Any, *arguments: Any) -> Any:
-        signature = types.void(*arguments)
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(function)
-        except RuntimeError:  # nowhere to keep the cache
-            return numba.njit(signature, nogil=True)(function)
+        return in_machine_code(function, types.void(*arguments))
 
     return {
         "meets": compiled(_meets, *signatures(types), given, kept),

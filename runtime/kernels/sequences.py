@@ -51,6 +51,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sase.runtime.kernels.compiled import in_machine_code
 from sase.runtime.pattern import Pattern
 
 Ints = NDArray[np.int64]
@@ -422,16 +423,6 @@ def table_types() -> tuple[Any, Any, Any, Any, Any]:
     kept, kept_table = (types.Array(integer, dimensions, "C") for dimensions in (1, 2))
     fields = [given] * 4 + [given_table, integer, integer, given, integer, integer]
     return given, given_table, kept, kept_table, types.BaseTuple.from_types(fields, Events)
-
-
-def in_machine_code(function: Any, signature: Any) -> Any:
-    """From numba's cache but for the first time."""
-    import numba
-
-    try:
-        return numba.njit(signature, cache=True, nogil=True)(function)
-    except RuntimeError:  # nowhere to keep the cache
-        return numba.njit(signature, nogil=True)(function)
 
 
 @cache

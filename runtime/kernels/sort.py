@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from sase.runtime.kernels.compiled import in_machine_code
 from sase.runtime.kernels.sequences import Ints
 
 _MIX = 0x1E3779B97F4A7C15
@@ -177,11 +178,4 @@ def _compiled() -> tuple[Any, Any] | None:
     types: Any = numba.types
     given = types.Array(types.int64, 1, "C", readonly=True)
     ints, numbers = types.Array(types.int64, 1, "C"), types.Array(types.int32, 1, "C")
-
-    def compiled(function: Any, signature: Any) -> Any:
-        try:
-            return numba.njit(signature, cache=True, nogil=True)(function)
-        except RuntimeError:  # nowhere to keep the cache
-            return numba.njit(signature, nogil=True)(function)
-
-    return compiled(number, ints(given, numbers)), compiled(spread, ints(numbers, ints, given))
+    return in_machine_code(number, ints(given, numbers)), in_machine_code(spread, ints(numbers, ints, given))
