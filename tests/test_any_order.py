@@ -251,16 +251,16 @@ def test_a_walk_follows_the_cheapest_order() -> None:
         "c": ("c", "d", "b", "a"),
         "d": ("d", "c", "b", "a"),
     }
-    forced = {order[0]: order for order in plan(query, roadmap="(((b c)a)d)").branches[0].order}
-    assert forced == {
-        "a": ("a", "b", "c", "d"),
-        "b": ("b", "c", "a", "d"),
-        "c": ("c", "b", "a", "d"),
-        "d": ("d", "c", "b", "a"),
+    blocks = {
+        "(a b c d)": (),
+        "((a b)c d)": (("a", "b"),),
+        "(((a b)c)d)": (("a", "b"), ("a", "b", "c")),
+        "((a b)(c d))": (("a", "b"), ("c", "d")),
+        "auto": None,
     }
-    blocks = {"(a b c d)": (), "((a b)c d)": (("a", "b"),), "((a b)(c d))": (("a", "b"), ("c", "d")), "auto": None}
     for roadmap, expected in blocks.items():
-        assert plan(query, roadmap=roadmap).branches[0].blocks == expected
+        (forced,) = plan(query, roadmap=roadmap).branches
+        assert forced.blocks == expected and {order[0]: order for order in forced.order} == found
     listed = sase.compile(query, CATALOG).explain()
     assert "chosen    dynamic filtering by a.v = b.v, c.v = d.v, roadmap ((a b)(c d))" in listed
     assert listed.count("rejected  dynamic filtering by a.v = b.v, c.v = d.v, roadmap") == 4

@@ -167,8 +167,11 @@ def _fitted_ways(
 
 def _along(plan: Plan, roadmap: str, statistics: Statistics) -> Choice:
     """The plan with the events of each branch bound along a roadmap, or in the cheapest order of all. Where nothing but
-    the window ties them together, the runtime may choose. Only a roadmap that is asked for says in which blocks events
-    without a partner are left out first: to do so in all of them takes one more sort for each, and saves walks."""
+    the window ties them together, the runtime may choose.
+
+    A roadmap that is asked for says in which blocks events without a partner are left out first, which is what the
+    seed counts as its searches; what is left is bound in the cheapest order, whatever the roadmap. Else they are left
+    out in all blocks: that takes one more sort for each, and saves walks."""
     asked = plan.strategy.roadmap != "auto"
     walks, names = Walks(plan, statistics, calibration()), plan.query.bound
     given = None if roadmap == "auto" else parsed(roadmap, names)
@@ -183,7 +186,7 @@ def _along(plan: Plan, roadmap: str, statistics: Statistics) -> Choice:
                 return branch
         road = None if given is None else restricted(given, names)
         orders = [
-            walks.order(branch, latest) if road is None else walks.along(road, branch, latest)
+            walks.order(branch, latest) if road is None or asked else walks.along(road, branch, latest)
             for latest in latest_of(branch)
         ]
         inside = tuple(blocks(road)) if asked and road is not None else None
