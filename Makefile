@@ -20,7 +20,7 @@ setup:  ## create .venv with the locked dependencies, and a Java if there is non
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" tools/environment.py
 
-test: setup  ## everything that must pass: lint, types, tests; some twenty minutes
+test: setup  ## everything that must pass: lint, types, tests; about a quarter of an hour
 	@$(MAKE) --no-print-directory --jobs lint types archive
 	@$(MAKE) --no-print-directory pytest
 

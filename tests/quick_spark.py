@@ -10,6 +10,9 @@ SETTINGS = {
     # To compile a plan costs more than it saves.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # To check a plan after each rule that has changed it, and to describe it at length, is for those who write rules.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
     # Nor does anybody read where in Python a column was made, which costs five calls to Java each time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.python.daemon.module": "warm_daemon",
@@ -22,7 +25,8 @@ SETTINGS = {
 """The README's commands, the jobs of `spark-submit` and those that are killed have Spark's own settings."""
 
 
-def environment() -> dict[str, str]:
-    """For a process that starts its own."""
-    given = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
+def environment(compiled: bool = False) -> dict[str, str]:
+    """For a process that starts its own. With many events, plans are better `compiled`."""
+    settings = {name: value for name, value in SETTINGS.items() if not (compiled and "codegen" in name)}
+    given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     return {"PYSPARK_SUBMIT_ARGS": shlex.join([*given, "pyspark-shell"])}

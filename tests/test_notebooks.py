@@ -37,7 +37,7 @@ def tool() -> ModuleType:
 def kernel() -> Iterator[KernelManager]:
     """One for all tests here: its Spark takes as long to start as most of them take to run."""
     ensure_java()
-    with tool().kernel(environment()) as manager:
+    with tool().kernel(environment(compiled=True)) as manager:
         yield manager
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from typing import Any
 
 
@@ -20,7 +21,5 @@ def in_machine_code(function: Any, signature: Any) -> Any:
 def _keep_libraries() -> None:
     """Spark's workers look for garbage between two tasks, and numba has so many objects that this takes a tenth of a
     second each time. What a worker has loaded it needs to its end, and it is not looked at again."""
-    from pyspark import TaskContext
-
-    if TaskContext.get() is not None:
+    if "pyspark.worker" in sys.modules:
         gc.freeze()
