@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sase.runtime.kernels.products import Machine
+from sase.runtime.kernels.products import FROM, TO, Machine
 from sase.runtime.pattern import Totals
 
 Place = tuple[int, int]
@@ -75,7 +75,7 @@ def machine(pattern: Totals) -> Machine:
         states=size,
         variables=len(pattern.positive),
         within=pattern.within or 0,
-        steps=_table(steps),
+        steps=_table(sorted(steps, key=lambda step: (step[TO], step[FROM]))),
         ends=_table(ends),
         kills=_table(kills),
     )

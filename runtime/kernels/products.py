@@ -55,7 +55,7 @@ class Machine(NamedTuple):
     states: int
     variables: int
     within: int  # 0: no window
-    steps: Ints  # [step, 3]
+    steps: Ints  # [step, 3], by target, then by source
     ends: Ints  # [step, 3]: those that complete a sequence; TO is not used
     kills: Ints  # [kill, 3]
 
@@ -72,140 +72,176 @@ def _plus(one: Any, other: Any, exact: int) -> Any:
     return one + other
 
 
-def _add(total: Numbers, left: Numbers, right: Numbers, least: int, exact: int, zero: Any) -> bool:
-    """total += left * right; False where a whole number becomes too large."""
-    a, b = left[0], right[0]
+def _add(
+    total: Numbers, at: int, left: Numbers, at_left: int, right: Numbers, at_right: int, elements: int, least: int,
+    exact: int, zero: Any,
+) -> bool:  # fmt: skip
+    """total += left * right, of the numbers at these places, which may be the same ones; False where a whole number
+    becomes too large."""
+    a, b = left[at_left], right[at_right]
     if a == zero or b == zero:
         return True
     if least:
-        total[0] = min(total[0], a, b)
+        total[at] = min(total[at], a, b)
         return True
-    for j in range(len(total)):
-        c, d = (a, b) if j == 0 else (a, right[j])
+    for j in range(elements):
+        c, d = left[at_left + j], right[at_right + j]
         if exact:
-            size = abs(float(total[j])) + abs(float(c) * float(d))
+            size = abs(float(total[at + j])) + abs(float(a) * float(d))
             if j > 0:
-                size += abs(float(left[j]) * float(b))
+                size += abs(float(c) * float(b))
             if size > LARGE:
                 return False
-        total[j] += _times(c, d)
+        total[at + j] += _times(a, d)
         if j > 0:
-            total[j] += _times(left[j], b)
+            total[at + j] += _times(c, b)
     return True
 
 
 def _weigh(
-    begin: int, end: int, states: Ints, least: int, exact: int, zero: Any, one: Any, of: Ints, value: Numbers,
+    begin: int, end: int, states: Ints, least: int, exact: int, unit: Numbers, of: Ints, value: Numbers,
     weight: Numbers,
 ) -> int:  # fmt: skip
     """What the rows begin .. end of a position multiply with; returns their state bits."""
-    bits = 0
-    weight[:, :] = zero
+    bits, elements = 0, len(of)
+    if elements == 1 and not least and end == begin + 1:  # the usual case: a count, and one event at a time
+        bits |= states[begin]
+        for v in range(len(weight)):
+            weight[v] = unit[0] if bits >> v & 1 else unit[1]
+        return bits
+    for at in range(len(weight)):
+        weight[at] = unit[elements]
     for row in range(begin, end):
         bits |= states[row]
-        for v in range(len(weight)):
+        for v in range(len(weight) // elements):
             if states[row] >> v & 1:
+                at = v * elements
                 if least:
-                    weight[v, 0] = min(weight[v, 0], value[0, row] if of[0] == v else one)
+                    weight[at] = min(weight[at], value[0, row] if of[0] == v else unit[0])
                 else:
-                    weight[v, 0] += one
-                    for j in range(1, len(of)):
+                    weight[at] += unit[0]
+                    for j in range(1, elements):
                         if of[j] == v:
-                            weight[v, j] = _plus(weight[v, j], value[j, row], exact)
+                            weight[at + j] = _plus(weight[at + j], value[j, row], exact)
     return bits
 
 
-def _identity(matrix: Numbers, zero: Any, one: Any) -> None:
-    matrix[:, :, :] = zero
-    if zero != 0:
-        matrix[:, :, 1:] = 0
-    for r in range(len(matrix)):
-        matrix[r, r, 0] = one
+def _copy(target: Numbers, at: int, source: Numbers, begin: int, size: int) -> None:
+    for j in range(size):
+        target[at + j] = source[begin + j]
+
+
+def _identity(matrix: Numbers, states: int, unit: Numbers, elements: int) -> None:
+    for at in range(0, len(matrix), elements):
+        _copy(matrix, at, unit, elements, elements)
+    for r in range(len(matrix) // (states * elements)):
+        matrix[(r * states + r) * elements] = unit[0]
 
 
 def slide(
     machine: Machine, events: Events, least: int, exact: int, of: Ints, value: Numbers, unit: Numbers, weight: Numbers,
     back: Numbers, old: Numbers, front: Numbers, begins: Ints, totals: Numbers,
 ) -> int:  # fmt: skip
-    """Fills `totals`, one row per group; returns the group whose numbers become too large, or -1.
+    """Fills `totals`, a number per group; returns the group whose numbers become too large, or -1.
 
-    `unit` is the element `one` in row 0, and `zero` in row 1. Element j > 0 sums value[j] over the events of variable
-    of[j]; element 0 counts sequences or, if the `least` is asked for, is the least value[0] of variable of[0].
+    A number has as many elements as `of`, and tables of numbers are flat: a view of each number would cost more than
+    to add it. `unit` is `one`, then `zero`. Element j > 0 sums value[j] over the events of variable of[j]; element 0
+    counts sequences or, if the `least` is asked for, is the least value[0] of variable of[0].
     """
-    one, zero = unit[0, 0], unit[1, 0]
+    steps, ends, kills, within = machine.steps, machine.ends, machine.kills, machine.within
+    elements, states = len(of), machine.states
+    row_size = states * elements
+    zero = unit[elements]
     moving = 0
-    for step in range(len(machine.steps)):
-        moving |= 1 << machine.steps[step, BY]
-    for kill in range(len(machine.kills)):
-        moving |= machine.kills[kill, BITS]
-    position, time = events.position, events.time
-    sums = np.empty_like(unit[0])
-    for group in range(len(events.groups) - 1):
-        begin, end = events.groups[group], min(events.groups[group + 1], events.stop)
-        totals[group, :] = unit[1]
+    for step in range(len(steps)):
+        moving |= 1 << steps[step, BY]
+    for kill in range(len(kills)):
+        moving |= kills[kill, BITS]
+    position, time, bits_of = events.position, events.time, events.states
+    groups, told, since, stop = events.groups, events.fresh, events.since, events.stop
+    sums = np.empty_like(unit)
+    # Steps lead onwards, and come in the order of their targets: none of them takes what another has changed, backwards
+    # in the product with what is new, and forwards in that with what was before. But killed sequences are elsewhere.
+    in_place = len(kills) == 0
+    was = back if in_place else old
+    for group in range(len(groups) - 1):
+        begin, end = groups[group], min(groups[group + 1], stop)
+        _copy(totals, group * elements, unit, elements, elements)
         first = middle = count = 0
-        _identity(back, zero, one)
+        _identity(back, states, unit, elements)
         while begin < end:
             later = begin + 1
             while later < end and position[later] == position[begin]:
                 later += 1
             # What the window has left
-            while machine.within and first < count and not 0 <= time[begin] - time[begins[first, 0]] < machine.within:
+            while within and first < count and not 0 <= time[begin] - time[begins[first, 0]] < within:
                 if first == middle:  # the back becomes the front
                     middle = count
-                    _identity(back, zero, one)
+                    _identity(back, states, unit, elements)
                     for i in range(count - 1, first - 1, -1):
-                        bits = _weigh(
-                            begins[i, 0], begins[i, 1], events.states, least, exact, zero, one, of, value, weight
-                        )
-                        old[:, :, :] = back
-                        for kill in range(len(machine.kills)):
-                            if bits & machine.kills[kill, BITS]:
-                                fresh, spoiled = machine.kills[kill, FRESH], machine.kills[kill, SPOILED]
-                                for s in range(machine.states):
-                                    back[fresh, s] = old[spoiled, s] if spoiled >= 0 else unit[1]
-                        for step in range(len(machine.steps)):
-                            source, target, by = machine.steps[step]
-                            if weight[by, 0] != zero:
-                                for s in range(machine.states):
-                                    if not _add(back[source, s], weight[by], old[target, s], least, exact, zero):
-                                        return group
-                        front[i] = back[0]
-                    _identity(back, zero, one)
+                        bits = _weigh(begins[i, 0], begins[i, 1], bits_of, least, exact, unit, of, value, weight)
+                        if not in_place:
+                            _copy(old, 0, back, 0, len(back))
+                        for kill in range(len(kills)):
+                            if bits & kills[kill, BITS]:
+                                fresh, spoiled = kills[kill, FRESH], kills[kill, SPOILED]
+                                if spoiled >= 0:
+                                    _copy(back, fresh * row_size, old, spoiled * row_size, row_size)
+                                else:
+                                    for s in range(states):
+                                        _copy(back, fresh * row_size + s * elements, unit, elements, elements)
+                        for step in range(len(steps)):
+                            by = steps[step, BY] * elements
+                            if weight[by] == zero:
+                                continue
+                            source, target = steps[step, FROM] * row_size, steps[step, TO] * row_size
+                            for s in range(0, row_size, elements):
+                                if not _add(
+                                    back, source + s, weight, by, was, target + s, elements, least, exact, zero
+                                ):
+                                    return group
+                        _copy(front, i * row_size, back, 0, row_size)
+                    _identity(back, states, unit, elements)
                 first += 1
-            bits = _weigh(begin, later, events.states, least, exact, zero, one, of, value, weight)
+            bits = _weigh(begin, later, bits_of, least, exact, unit, of, value, weight)
             # Sequences that these events complete, if an earlier chunk, or micro-batch, has not told of them
-            if later > events.fresh and time[begin] >= events.since:
-                if begin < events.fresh:
-                    _weigh(events.fresh, later, events.states, least, exact, zero, one, of, value, weight)
-                for step in range(len(machine.ends)):
-                    source, by = machine.ends[step, FROM], machine.ends[step, BY]
-                    if weight[by, 0] == zero:
+            if later > told and time[begin] >= since:
+                if begin < told:
+                    _weigh(told, later, bits_of, least, exact, unit, of, value, weight)
+                for step in range(len(ends)):
+                    source, by = ends[step, FROM] * elements, ends[step, BY] * elements
+                    if weight[by] == zero:
                         continue
                     if first == middle:
-                        sums[:] = back[0, source]
+                        _copy(sums, 0, back, source, elements)
                     else:
-                        sums[:] = unit[1]
-                        for s in range(machine.states):
-                            if not _add(sums, front[first, s], back[s, source], least, exact, zero):
+                        _copy(sums, 0, unit, elements, elements)
+                        for s in range(states):
+                            at, to = first * row_size + s * elements, s * row_size + source
+                            if not _add(sums, 0, front, at, back, to, elements, least, exact, zero):
                                 return group
-                    if not _add(totals[group], sums, weight[by], least, exact, zero):
+                    if not _add(totals, group * elements, sums, 0, weight, by, elements, least, exact, zero):
                         return group
-                if begin < events.fresh:
-                    _weigh(begin, later, events.states, least, exact, zero, one, of, value, weight)
+                if begin < told:
+                    _weigh(begin, later, bits_of, least, exact, unit, of, value, weight)
             # The product with their matrix
             if bits & moving:
-                old[: len(back)] = back
-                for r in range(len(back)):
-                    for kill in range(len(machine.kills)):
-                        if bits & machine.kills[kill, BITS]:
-                            fresh, spoiled = machine.kills[kill, FRESH], machine.kills[kill, SPOILED]
-                            back[r, fresh] = unit[1]
-                            if spoiled >= 0 and not _add(back[r, spoiled], old[r, fresh], unit[0], least, exact, zero):
+                if not in_place:
+                    _copy(old, 0, back, 0, len(back))
+                for r in range(0, len(back), row_size):
+                    for kill in range(len(kills)):
+                        if bits & kills[kill, BITS]:
+                            fresh, spoiled = kills[kill, FRESH], kills[kill, SPOILED]
+                            _copy(back, r + fresh * elements, unit, elements, elements)
+                            at, to = r + fresh * elements, r + spoiled * elements
+                            if spoiled >= 0 and not _add(back, to, old, at, unit, 0, elements, least, exact, zero):
                                 return group
-                    for step in range(len(machine.steps)):
-                        source, target, by = machine.steps[step]
-                        if not _add(back[r, target], old[r, source], weight[by], least, exact, zero):
+                    for step in range(len(steps) - 1, -1, -1):
+                        by = steps[step, BY] * elements
+                        if weight[by] == zero:
+                            continue
+                        source, target = steps[step, FROM] * elements, steps[step, TO] * elements
+                        if not _add(back, r + target, was, r + source, weight, by, elements, least, exact, zero):
                             return group
                 begins[count, 0], begins[count, 1] = begin, later
                 count += 1
@@ -221,17 +257,17 @@ def _compiled() -> dict[str, Any] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    for helper in (_times, _plus, _add, _weigh, _identity):
-        register_jitable(helper)
+    for helper in (_times, _plus, _add, _weigh, _copy, _identity):
+        register_jitable(forceinline=True)(helper)
     types: Any = numba.types
     integer = types.int64
     given, given_table, _, kept_table, events = table_types()
     machine = types.BaseTuple.from_types([integer] * 3 + [given_table] * 3, Machine)
 
     def compiled(kind: Any) -> Any:
-        values, table, cube = (types.Array(kind, dimensions, "C") for dimensions in (2, 2, 3))
+        values, table = (types.Array(kind, dimensions, "C") for dimensions in (2, 1))
         signature = integer(
-            machine, events, integer, integer, given, values, table, table, cube, cube, cube, kept_table, table
+            machine, events, integer, integer, given, values, table, table, table, table, table, kept_table, table
         )
         return in_machine_code(slide, signature)
 
@@ -248,23 +284,23 @@ def folded(
     """By group, the number of sequences and the sums of `value[1:]`, or the least of value[0]; and the group whose
     whole numbers become too large, or -1. Numbers are whole or real, as `value` is."""
     kind = value.dtype
-    size, elements = machine.states, len(of)
-    unit = np.zeros((2, elements), kind)
-    unit[:, 0] = (EMPTY, NONE) if least else (1, 0)
-    rows = len(events.states)
+    elements, rows = len(of), len(events.states)
+    size = machine.states * elements
+    unit = np.zeros(2 * elements, kind)
+    unit[::elements] = (EMPTY, NONE) if least else (1, 0)
     arrays: list[Any] = [
         np.ascontiguousarray(value),
         unit,
-        np.empty((machine.variables, elements), kind),
-        np.empty((size if machine.within else 1, size, elements), kind),
-        np.empty((size, size, elements), kind),
-        np.empty((rows if machine.within else 0, size, elements), kind),
+        np.empty(machine.variables * elements, kind),
+        np.empty((machine.states if machine.within else 1) * size, kind),
+        np.empty(machine.states * size, kind),
+        np.empty((rows if machine.within else 0) * size, kind),
         np.empty((rows, 2), np.int64),
-        np.empty((len(events.groups) - 1, elements), kind),
+        np.empty((len(events.groups) - 1) * elements, kind),
     ]
     tables: Any = (each_array(machine, read_only), each_array(events, read_only))
     compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
     run: Any = compiled[kind.kind] if compiled else slide
     with np.errstate(over="ignore"):
         wrong = run(*tables, int(least), int(kind.kind == "i" and not least), read_only(of), *arrays)
-    return arrays[-1], wrong
+    return arrays[-1].reshape(-1, elements), wrong
