@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import reduce
 from typing import Any
@@ -256,11 +256,13 @@ def _wait(numbers: Mapping[str, int], observation: ref[Observation], watched: Wa
 
 def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True, metered: bool = False) -> None:
     _, events, source = watched
-    counts = _counts(seen, source, _absent(events, source) if metered and every else () if metered else None)
+    counts = _counts(seen, source, () if metered else None)
     if counts.rejected:
         logging.getLogger("sase").warning("rejected: %s", counts.rejected)
     if every:
         with suppress(Exception):  # the session has ended
+            if metered:
+                counts = replace(counts, unseen=tuple(_absent(events, source)))
             for text in _unseen_types(counts, events, source):
                 logging.getLogger("sase").warning(text)
 

@@ -105,10 +105,9 @@ def _weigh(
     """What the rows begin .. end of a position multiply with; returns their state bits."""
     bits, elements = 0, len(of)
     if elements == 1 and not least and end == begin + 1:  # the usual case: a count, and one event at a time
-        bits |= states[begin]
         for v in range(len(weight)):
-            weight[v] = unit[0] if bits >> v & 1 else unit[1]
-        return bits
+            weight[v] = unit[0] if states[begin] >> v & 1 else unit[1]
+        return int(states[begin])
     for at in range(len(weight)):
         weight[at] = unit[elements]
     for row in range(begin, end):

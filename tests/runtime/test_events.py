@@ -20,6 +20,7 @@ import sase
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, check, expected, later, moment, state_bits, ticks
 from sase.runtime.io import meters
+from sase.runtime.io import tally as tallies
 from sase.runtime.io.tally import Counts, Tally, unknown_type
 
 SOURCE = Source(
@@ -338,6 +339,20 @@ def test_a_tie_breaker_may_be_missing_where_none_is_used(spark: SparkSession) ->
     checked = check(gaps(spark), Source("ts", "type", None, "integer", {"A": {"seq": "bigint"}}), tally)
     assert rows(checked) == [("A", 1, 1), ("A", 2, 2), ("A", 5, None)]
     assert tally.counts() == Counts(relevant=3, flawed={"without a time": 2, "without a type": 2})
+
+
+def test_a_session_that_has_ended_says_what_it_knows_and_nothing_of_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To know which types are not there, the events are looked at once more, when the first action is over."""
+
+    def ended(*_: object) -> None:
+        raise RuntimeError("the session has ended")
+
+    monkeypatch.setattr(tallies, "_absent", ended)
+    source = Source("ts", "type", None, "integer", {"A": {}})
+    tallies._warn({"all": 3, "without a time": 2}, (None, {}, source), metered=True)  # type: ignore[arg-type]
+    assert caplog.messages == ["rejected: 2 events without a time"]
 
 
 def test_they_are_left_out_without_a_tally_too(spark: SparkSession) -> None:
