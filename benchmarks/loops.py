@@ -3,9 +3,9 @@
 python -m benchmarks run --only loops
 
 A run under skip till next match is Flink CEP's `followedBy`, and its loop `oneOrMore().greedy()`, which finds more: it
-may pass over an event that ends it. A funnel in SQL is
-the best that we know: one sort by key and time, and for each step but the last a window that carries the chain of the
-steps behind it, so that the earliest way on from each first step is known when it is met.
+may pass over an event that ends it. A funnel in SQL is the best that we know: one sort by key and time, and for each
+step but the last a window that carries the chain of the steps behind it, so that the earliest way on from each first
+step is known when it is met.
 """
 
 from __future__ import annotations

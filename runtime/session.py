@@ -96,14 +96,7 @@ def _settings(name: str, verbose: bool, bar: bool) -> dict[str, str]:
     bar = bar and not verbose and sys.stderr.isatty()
     # A failed task is logged as an error with its Java trace, and then reaches us as an exception.
     level = "INFO" if verbose else "FATAL"
-    return {
-        "spark.app.name": name,
-        "spark.ui.showConsoleProgress": str(bar).lower(),
-        "spark.log.level": level,
-        # Where in Python a column was made, which is asked for with five calls to Java each time: our errors show the
-        # place in the query.
-        "spark.python.sql.dataFrameDebugging.enabled": str(verbose).lower(),
-    }
+    return {"spark.app.name": name, "spark.ui.showConsoleProgress": str(bar).lower(), "spark.log.level": level}
 
 
 def _add(conf: SparkConf, settings: dict[str, str]) -> SparkConf:

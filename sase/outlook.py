@@ -53,8 +53,9 @@ def warning(query: Query, tables: Callable[[], Frames]) -> str | None:
 
 def _size(frame: DataFrame) -> int:
     """Bytes, by Spark's own estimate, which reads nothing. Spark Connect keeps it to itself."""
-    java = getattr(frame, "_jdf", None)
-    return UNKNOWN if java is None else int(str(java.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    from sase.runtime.io.plans import size
+
+    return UNKNOWN if getattr(frame, "_jdf", None) is None else size(frame)
 
 
 def _scaled(statistics: Statistics, events: float) -> Statistics | None:

@@ -1,8 +1,11 @@
 """Roadmaps (seed 003): in which blocks the events of a pattern are brought together.
 
-A roadmap is a nesting of the pattern's variables, written `((a b)(c d))`: a block is evaluated as one node, so a walk
-that has bound one of its events binds the others before it leaves. The tree that a roadmap cuts up has the comparisons
-of two events as its edges. Where they make a graph, the most selective ones span it, the others are checked on the way.
+A roadmap is a nesting of the pattern's variables, written `((a b)(c d))`. Inside a block, events that have no partner
+are left out before anything else is done; and a walk along a roadmap that has bound one event of a block binds the
+others before it leaves. The first is what a user can force, the second what `explain` compares.
+
+The tree that a roadmap cuts up has the comparisons of two events as its edges. Where they make a graph, the most
+selective ones span it, the others are checked on the way.
 """
 
 from __future__ import annotations

@@ -104,10 +104,6 @@ def _weigh(
 ) -> int:  # fmt: skip
     """What the rows begin .. end of a position multiply with; returns their state bits."""
     bits, elements = 0, len(of)
-    if elements == 1 and not least and end == begin + 1:  # the usual case: a count, and one event at a time
-        for v in range(len(weight)):
-            weight[v] = unit[0] if states[begin] >> v & 1 else unit[1]
-        return int(states[begin])
     for at in range(len(weight)):
         weight[at] = unit[elements]
     for row in range(begin, end):
