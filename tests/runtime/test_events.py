@@ -353,6 +353,11 @@ def test_a_session_that_has_ended_says_what_it_knows_and_nothing_of_itself(
     source = Source("ts", "type", None, "integer", {"A": {}})
     tallies._warn({"all": 3, "without a time": 2}, (None, {}, source), metered=True)  # type: ignore[arg-type]
     assert caplog.messages == ["rejected: 2 events without a time"]
+    caplog.clear()
+    monkeypatch.setattr(tallies, "_absent", lambda *_: ["A"])
+    monkeypatch.setattr(tallies, "_unseen_types", lambda counts, *_: [f"there is no {name}" for name in counts.unseen])
+    tallies._warn({"all": 3}, (None, {}, source), metered=True)  # type: ignore[arg-type]
+    assert caplog.messages == ["there is no A"]
 
 
 def test_they_are_left_out_without_a_tally_too(spark: SparkSession) -> None:
