@@ -43,6 +43,7 @@ from sase.runtime.row_pattern import (
     Over,
     RowPattern,
 )
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Worker
 
 OURS = "_sase_"
@@ -80,9 +81,9 @@ class RowOrder:
         """The rows of a partition together, in order. Without PARTITION BY, all of them are in one place."""
         self.refuse_ours(rows)
         bound_batches(rows, rows.columns)
-        by = [F.col(quoted(name)) for name in self.by]
-        spread = rows.repartition(*by) if by else rows.repartition(1)
-        keys = [*(column.asc() for column in by), *(key.sorted() for key in self.keys)]
+        by = [quoted(name) for name in self.by]
+        spread = by_key(rows, *by) if by else rows.repartition(1)
+        keys = [*(F.col(name).asc() for name in by), *(key.sorted() for key in self.keys)]
         return spread.sortWithinPartitions(*keys) if keys else spread
 
     def refuse_ours(self, rows: DataFrame) -> None:

@@ -1,7 +1,7 @@
 """Sequence scan and construction (SSC) over a Spark partition: Arrow batches of events in, batches of matches out.
 
-relevant.repartition("id").mapInArrow(scan_and_construct(..., code="id"), schema)
-relevant.repartition("id").sortWithinPartitions("id", "ts", "seq").mapInArrow(scan_and_construct(...), schema)
+by_key(relevant, "id").mapInArrow(scan_and_construct(..., code="id"), schema)
+by_key(relevant, "id").sortWithinPartitions("id", "ts", "seq").mapInArrow(scan_and_construct(...), schema)
 """
 
 from __future__ import annotations

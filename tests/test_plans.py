@@ -129,11 +129,11 @@ def test_where_equivalence_tests_are_evaluated(
 def test_what_the_shuffle_goes_by() -> None:
     def shuffle(**strategy: object) -> str:
         job = sase.compile(TWO_TESTS, CATALOG, **strategy).job
-        return next(line.strip() for line in job.splitlines() if "repartition(" in line)
+        return next(line.strip() for line in job.splitlines() if "by_key(" in line)
 
-    assert shuffle() == shuffle(parallel="key") == 'events.repartition("id", "site")'
-    assert shuffle(parallel="time") == 'events.repartition("_slice")'
-    assert shuffle(parallel="both", partitions=8) == 'events.repartition(8, "id", "site", "_slice")'
+    assert shuffle() == shuffle(parallel="key") == 'by_key(events, "id", "site")'
+    assert shuffle(parallel="time") == 'by_key(events, "_slice")'
+    assert shuffle(parallel="both", partitions=8) == 'by_key(events, "id", "site", "_slice", partitions=8)'
 
 
 def test_one_scan_does_for_several_anti_joins(spark: SparkSession) -> None:

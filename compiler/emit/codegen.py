@@ -29,6 +29,7 @@ from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.emit.row_pattern import pattern_names
 from sase.compiler.emit.runs import SYMBOLS, made_of, template_of
+from sase.compiler.emit.shuffle import shuffled
 from sase.compiler.plan.counting import aggregates as aggregates_of
 from sase.compiler.plan.physical import (
     AntiJoin,
@@ -207,6 +208,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         known = {"Measure", "RowPattern"} | pattern_names(runs.pattern)
         yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
         yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
+    by_key = ["from sase.runtime.shuffle import by_key"] if any(each.by for each in plan.every(Shuffle)) else []
     if runs and plan.stream:
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
         yield "from sase.runtime.stream.runs import follow_runs"
@@ -214,6 +216,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
     elif runs:
         yield f"from sase.runtime.runs import {'choose_runs, ' if runs.chosen else ''}find_runs"
+        yield from by_key
         yield "from sase.runtime.ssc import Options"
     elif plan.stream:
         sequences = "scan_and_construct" if kernel else "single_events"
@@ -223,6 +226,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.stream.ssc import Stream, {sequences}"
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"
     else:
+        yield from by_key
         choose = ", choose" if plan.only(Choose) else ""
         sequences = f"{choose}, match_schema, scan_and_construct, structs" if kernel else ""
         yield f"from sase.runtime.ssc import Options{sequences}"
@@ -547,12 +551,11 @@ def _batch(plan: PhysicalPlan) -> dict[str, Any]:
         "events": "DataFrame | dict[str | None, DataFrame]",
     }
     if plan.kernel and shuffle and sort:
-        count = [] if shuffle.partitions is None and shuffle.by else [str(shuffle.partitions or 1)]
         by = [*plan.kernel.keys, *([plan.own("slice")] if slices else [])]
         context["kernel"] = _kernel(plan, plan.kernel) | {
             "by": literal(by),
             "numbered": not all(re.fullmatch(r"\w+", name) for name in plan.selected),
-            "repartition": ", ".join([*count, *(literal(column_sql(name)) for name in shuffle.by)]),
+            "spread": shuffled(shuffle),
             "sort": None if sort.code else ", ".join(literal(column_sql(name)) for name in sort.by),
             "code": literal(sort.code) if sort.code else None,
             "hashed": ", ".join(literal(column_sql(name)) for name in sort.hashed),

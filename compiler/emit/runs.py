@@ -8,6 +8,7 @@ from typing import Any
 from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.quote import literal, wrapped
 from sase.compiler.emit.row_pattern import look_up_text, pattern_lines
+from sase.compiler.emit.shuffle import shuffled
 from sase.compiler.plan.physical import Choose, PhysicalPlan, Runs, Shuffle, Sort
 
 SYMBOLS = "_sase_symbols"
@@ -59,11 +60,7 @@ def _choice(plan: PhysicalPlan, runs: Runs) -> list[str]:
 
 def _together(plan: PhysicalPlan) -> dict[str, str]:
     (shuffle,), (sort,) = plan.every(Shuffle), plan.every(Sort)
-    count = [] if shuffle.partitions is None and shuffle.by else [str(shuffle.partitions or 1)]
-    return {
-        "repartition": ", ".join([*count, *(literal(column_sql(name)) for name in shuffle.by)]),
-        "sort": ", ".join(literal(column_sql(name)) for name in sort.by),
-    }
+    return {"spread": shuffled(shuffle), "sort": ", ".join(literal(column_sql(name)) for name in sort.by)}
 
 
 def _read(plan: PhysicalPlan, runs: Runs) -> dict[str, None]:

@@ -42,6 +42,7 @@ from sase.runtime.kernels.sequences import BOUNDS, DEPTH, Counters
 from sase.runtime.pattern import Combination, Pattern
 from sase.runtime.row_pattern import ACCEPT, MatchNumber, RowPattern, Skip
 from sase.runtime.runs import find_runs
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options
 
 if TYPE_CHECKING:
@@ -366,8 +367,8 @@ class _OfRuns(_Run):
         yield from self.filters(checked, {}, None)
         (shuffle,), (sort,) = self.physical.every(Shuffle), self.physical.every(Sort)
         relevant = self.job.relevant_events(checked)
-        keys = [F.col(quoted(name)) for name in shuffle.by]
-        spread = relevant.repartition(*keys) if keys else relevant.repartition(1)
+        keys = [quoted(name) for name in shuffle.by]
+        spread = by_key(relevant, *keys) if keys else relevant.repartition(1)
         events = _cached(spread.sortWithinPartitions(*(F.col(quoted(name)) for name in sort.by)), self.spark)
         try:
             yield from self.runs(events)

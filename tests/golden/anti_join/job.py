@@ -18,6 +18,7 @@ from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Pattern
 from sase.runtime.places import Place
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -79,7 +80,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("`user`")
+        by_key(events, "`user`")
         .withColumn("_code", F.xxhash64("`user`"))
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Negated, Total, Totals
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 from sase.runtime.totals import merged
 
@@ -79,7 +80,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("card")
+        by_key(events, "card")
         .mapInArrow(kernel, match_schema(events.schema, {}, PATTERN))
         .selectExpr(*structs({}, PATTERN))
     )

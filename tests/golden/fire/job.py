@@ -16,6 +16,7 @@ from sase.runtime.events import Source, check, moment, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Apart, Branch, Combination, Earliest, Group
 from sase.runtime.places import Place
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -115,7 +116,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("room")
+        by_key(events, "room")
         .withColumn("_code", F.xxhash64("room"))
         .mapInArrow(
             kernel,

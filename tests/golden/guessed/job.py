@@ -18,6 +18,7 @@ from sase.runtime.job import main
 from sase.runtime.row_pattern import At, Measure, Operation, Over, RowPattern
 from sase.runtime.rows import Key, RowOrder, symbol_bits
 from sase.runtime.runs import find_runs
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options
 
 SOURCE = Source(
@@ -89,7 +90,7 @@ def relevant_events(events: DataFrame) -> DataFrame:
 
 def runs(events: DataFrame, options: Options | None = None) -> DataFrame:
     """One run from each event that may begin a match, over the events of each partition in order."""
-    events = events.repartition("`user`").sortWithinPartitions("`user`", "_sase_time")
+    events = by_key(events, "`user`").sortWithinPartitions("`user`", "_sase_time")
     matches = find_runs(
         events,
         PATTERN,

@@ -15,6 +15,7 @@ from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Apart, Branch, Combination, Compare
 from sase.runtime.places import Place
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -108,7 +109,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("`user`", "address")
+        by_key(events, "`user`", "address")
         .withColumn("_code", F.xxhash64("`user`", "address"))
         .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN))
         .selectExpr(*structs(EMIT, PATTERN))

@@ -14,6 +14,7 @@ from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Pattern
 from sase.runtime.places import Place
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -93,7 +94,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("_slice")
+        by_key(events, "_slice")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
     )

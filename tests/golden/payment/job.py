@@ -15,6 +15,7 @@ from sase.runtime.events import Source, check, moment, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Apart, Branch, Combination, Compare
 from sase.runtime.places import Place
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -88,7 +89,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("customer")
+        by_key(events, "customer")
         .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
         .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
     )

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.job import main
 from sase.runtime.pattern import BORROWED, Apart, Branch, Combination, Compare, Group
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -110,7 +111,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("_slice")
+        by_key(events, "_slice")
         .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN))
         .selectExpr(*structs(EMIT, PATTERN))
     )

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Compare, Negated, Pattern
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -82,7 +83,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("attr1", "attr2")
+        by_key(events, "attr1", "attr2")
         .withColumn("_code", F.xxhash64("attr1", "attr2"))
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from sase.runtime.composed import Keep, as_it_is, main
 from sase.runtime.events import Source, check, moment, state_bits
 from sase.runtime.pattern import Apart, Branch, Combination, Compare, Derived, Group
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 # The events that are read, for all queries.
@@ -99,7 +100,7 @@ def find_booklifting_alert(events: dict[str | None, DataFrame], options: Options
             options=options,
         )
         return (
-            events.repartition("book_id")
+            by_key(events, "book_id")
             .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
             .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
         )
@@ -231,7 +232,7 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
             options=options,
         )
         return (
-            events.repartition("loc_id")
+            by_key(events, "loc_id")
             .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
             .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
         )
@@ -325,7 +326,7 @@ def find_suspects(events: dict[str | None, DataFrame], options: Options | None =
             options=options,
         )
         return (
-            events.repartition("book_id")
+            by_key(events, "book_id")
             .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
             .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
         )

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits, ticks
 from sase.runtime.pattern import Pattern
 from sase.runtime.rows import Options
+from sase.runtime.shuffle import by_key
 from sase.runtime.sql import main
 from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
@@ -85,7 +86,7 @@ def sequences(events: DataFrame) -> DataFrame:
         emit=EMIT,
     )
     return (
-        events.repartition("visitor", "shop")
+        by_key(events, "visitor", "shop")
         .withColumn("__code", F.xxhash64("visitor", "shop"))
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))

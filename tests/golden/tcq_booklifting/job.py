@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Apart, Branch, Combination, Derived, Group
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -77,7 +78,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("book_id")
+        by_key(events, "book_id")
         .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN))
         .selectExpr(*structs(EMIT, PATTERN))
     )

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.pattern import Negated, Pattern
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -80,7 +81,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("car_id")
+        by_key(events, "car_id")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
     )

@@ -1,0 +1,15 @@
+"""The text of a shuffle, which brings the events of a key together."""
+
+from __future__ import annotations
+
+from sase.compiler.core.scalars import column_sql
+from sase.compiler.emit.quote import literal
+from sase.compiler.plan.physical import Shuffle
+
+
+def shuffled(shuffle: Shuffle) -> str:
+    if not shuffle.by:
+        return f"events.repartition({shuffle.partitions or 1})"
+    keys = ", ".join(literal(column_sql(name)) for name in shuffle.by)
+    partitions = f", partitions={shuffle.partitions}" if shuffle.partitions else ""
+    return f"by_key(events, {keys}{partitions})"

@@ -1,0 +1,84 @@
+"""Events of one key come together in one partition, whatever Spark takes to be known of where they are.
+
+Spark leaves out a `repartition` where it takes rows to be partitioned like that already. It may then change its mind
+about what is below: nobody but the worker needs the partitions, and Spark does not know that it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import sase
+
+KEYS = 20
+ANSWERS = {
+    "sequences": "EVENT SEQ(A a, B b) WHERE [id] WITHIN 100",
+    "sequences sorted by Spark": "EVENT SEQ(A a, B b) WHERE [id] WITHIN 100",
+    "runs": "EVENT SEQ(A a, B b) WHERE [id] WITHIN 100 SKIP TILL NEXT MATCH",
+    "rows": """SELECT * FROM {events} MATCH_RECOGNIZE (PARTITION BY id ORDER BY ts MEASURES A.ts AS a, B.ts AS b
+               PATTERN (A B) DEFINE A AS type = 'A', B AS type = 'B')""",
+}
+"""Each finds one match of each key: its A is in the first file, and its B in the last."""
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Iterator[None]:
+    """In files that hold a stretch of time each, as most tables have them."""
+    first = spark.range(KEYS).selectExpr("id AS ts", "'A' AS type", "id").coalesce(1)
+    last = spark.range(KEYS).selectExpr(f"id + {KEYS} AS ts", "'B' AS type", "id").coalesce(1)
+    buckets = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    for stretch in (first, last):
+        stretch.write.mode("append").bucketBy(buckets, "id").saveAsTable("bucketed")
+        stretch.write.mode("append").saveAsTable("plain")
+    spark.range(KEYS).write.saveAsTable("places")
+    yield
+    for name in ("bucketed", "plain", "places"):
+        spark.sql(f"DROP TABLE {name}")
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: str) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in values}
+    try:
+        for name, value in values.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+
+
+ONE_FILE_A_TASK = {"spark.sql.files.maxPartitionBytes": "8KB", "spark.sql.files.openCostInBytes": "8KB"}
+JOINED_LATE = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",  # as if there were much data
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": "10MB",
+}
+"""By what is known beforehand, a join of two shuffles; by what turns out, one with a broadcast table."""
+
+
+@pytest.mark.parametrize("way", ANSWERS)
+def test_tables_in_buckets_of_the_key(spark: SparkSession, tables: None, way: str) -> None:
+    with settings(spark, **ONE_FILE_A_TASK):
+        assert len(found(spark, way, spark.table("bucketed"))) == KEYS
+
+
+@pytest.mark.parametrize("way", ANSWERS)
+def test_joins_on_the_key_that_turn_out_to_be_small(spark: SparkSession, tables: None, way: str) -> None:
+    with settings(spark, **ONE_FILE_A_TASK, **JOINED_LATE):
+        assert len(found(spark, way, spark.table("plain").join(spark.table("places"), "id"))) == KEYS
+
+
+def found(spark: SparkSession, way: str, events: DataFrame) -> list[object]:
+    if way == "rows":
+        events.createOrReplaceTempView("events_of_keys")
+        return sase.sql(ANSWERS[way].format(events="events_of_keys")).collect()
+    declared = {"ts": "bigint", "id": "bigint"}
+    options = {"sort": "spark"} if way.endswith("Spark") else {}
+    query = sase.compile(ANSWERS[way], sase.Catalog(types={"A": declared, "B": declared}), **options)
+    return query.run(events).collect()
