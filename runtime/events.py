@@ -375,7 +375,7 @@ class _Table:
             return self.lacks(type_column)
         if not isinstance(kind, _STRINGS | NullType):
             return f'column "{type_column}" of {self.whose} is {kind.simpleString()}, and event types are strings'
-        return None
+        return collation(kind, type_column, f'column "{type_column}" of {self.whose}')
 
     def select(self, source: Source, columns: Mapping[_Column, DataType | None], every: bool) -> DataFrame:
         type_column = source.type
@@ -490,6 +490,8 @@ class _Column:
             return table.lacks(self.name) + (
                 " (--time names the column of the time)" if self.name == source.time else ""
             )
+        if collated := collation(actual, self.name, f'column "{self.name}" of {table.whose}'):
+            return collated
         found = f'column "{self.name}" of {table.whose} is {actual.simpleString()}'
         if self.written and not isinstance(actual, _TIMES["timestamp"]):
             fits = as_timestamp(F.lit(None), actual, source.time_unit, source.time_format) is not None
@@ -569,6 +571,16 @@ _STRINGS = StringType | CharType | VarcharType
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 _TIMES = {"timestamp": (TimestampType, TimestampNTZType, DateType), "integer": tuple(_DIGITS)}
 _TIME_NAMES = {"timestamp": "a timestamp or a date", "integer": "an integer"}
+
+
+def collation(kind: DataType, name: str, where: str) -> str | None:
+    """What is wrong with strings of which Spark takes different ones for equal: a worker knows them by their bytes."""
+    if "collate" not in kind.simpleString():
+        return None
+    return (
+        f"{where} is {kind.simpleString()}, and sase compares strings by their bytes: "
+        f"give it as {quoted(name)} COLLATE UTF8_BINARY"
+    )
 
 
 def _widest(kinds: Sequence[DataType]) -> DataType | None:

@@ -28,7 +28,7 @@ from pyspark.sql.utils import is_remote
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
-from sase.runtime.events import quoted, state_bits
+from sase.runtime.events import collation, quoted, state_bits
 from sase.runtime.io.batches import bound_batches
 from sase.runtime.operator.rows import Task
 from sase.runtime.row_pattern import (
@@ -191,6 +191,10 @@ def task_of(
     measured = [getattr(value, "column", None) for value in values.values()]
     pattern = replace(pattern, running=tuple((name, _spelled_out(each, proper)) for name, each in pattern.running))
     conditions = [column for _, each in pattern.running for column in _columns(each)]
+    aggregated = [str(value.column) for value in values.values() if isinstance(value, Over) and value.column]
+    for name in (*by, *conditions, *aggregated):
+        if collated := collation(rows.schema[name].dataType, name, f"column {name}"):
+            raise SaseRunError(collated)
     names = tuple(dict.fromkeys([*by, *keys, symbols, *kept, *(name for name in measured if name), *conditions]))
     return Task(
         pattern=pattern,

@@ -245,6 +245,20 @@ def test_types_are_widened_where_nothing_is_lost(spark: SparkSession, actual: st
     assert dict(check(events, source(x=declared)).dtypes)["x"] == declared
 
 
+def test_strings_that_spark_compares_in_its_own_way(spark: SparkSession) -> None:
+    """For Spark, 'x' = 'X' there; for a worker it is not, so that matches would be lost."""
+    events = spark.sql("SELECT 'A' AS type, 1L AS ts, 'x' COLLATE UTF8_LCASE AS k")
+    assert refusal(events, source(k="string")) == (
+        'column "k" of the events is string collate UTF8_LCASE, and sase compares strings by their bytes: '
+        "give it as `k` COLLATE UTF8_BINARY"
+    )
+    assert "string collate UTF8_LCASE" in refusal(events.withColumn("type", F.expr("k")), source())
+    assert check(events.withColumn("k", F.expr("k COLLATE UTF8_BINARY")), source(k="string")).count() == 1
+    events.createOrReplaceTempView("collated")
+    with pytest.raises(SaseRunError, match="column k is string collate UTF8_LCASE"):
+        sase.sql("SELECT * FROM collated MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts MEASURES 1 AS n PATTERN (A))")
+
+
 @pytest.mark.parametrize(("actual", "declared"), REFUSED)
 def test_types_are_never_narrowed(spark: SparkSession, actual: str, declared: str) -> None:
     events = spark.createDataFrame([], f"type string, ts bigint, x {actual}")
