@@ -95,5 +95,6 @@ def _nodes(plan: Any) -> Iterator[Any]:
 def _widest(events: DataFrame, columns: list[str]) -> int:
     """The bytes of the widest of the first events, but for numbers. What is nested is taken for as wide as its text."""
     widths = [f"coalesce(octet_length(CAST({quoted(name)} AS STRING)), 0)" for name in columns]
-    found = events.limit(_LOOK).select(F.expr(" + ".join(widths)).alias("bytes")).agg(F.max("bytes")).collect()
-    return int(found[0][0] or 0)
+    # Not a maximum by Spark, for which it would begin to read every file.
+    found = events.select(F.expr(" + ".join(widths))).take(_LOOK)
+    return max((int(row[0]) for row in found), default=0)
