@@ -27,6 +27,12 @@ BATCHES = {BATCH_ROWS: "1000", BATCH_BYTES: str((1 << 31) - 1)}
 `io.batches`). A tenth of Spark's 10,000 rows takes no longer, and a hundredth more than twice as long."""
 
 
+_BUCKETING = "spark.sql.sources.bucketing"
+KEEP_BUCKETS = {f"{_BUCKETING}.enabled": "true", f"{_BUCKETING}.autoBucketedScan.enabled": "false"}
+"""A table in buckets of the key needs no shuffle (see `shuffle`), if Spark does not decide by itself that nobody needs
+the buckets."""
+
+
 ROOMY = "-XX:MetaspaceSize=256m"
 """Else Java collects garbage again and again while it loads Spark's classes."""
 BRIEF = "-XX:TieredStopAtLevel=1"
@@ -36,7 +42,7 @@ BRIEF = "-XX:TieredStopAtLevel=1"
 def session(name: str = "sase", verbose: bool = False, bar: bool = True, brief: bool = False) -> SparkSession:
     """The session, quiet but for a progress bar on a terminal; `verbose` lets Spark say all that it has to say. A local
     one that is `brief` is quick to start, and slow at long work."""
-    settings = {**_settings(name, verbose, bar), **BATCHES}
+    settings = {**_settings(name, verbose, bar), **BATCHES, **KEEP_BUCKETS}
     if SparkContext._active_spark_context is None and "SPARK_REMOTE" not in os.environ and not is_remote():
         if "PYSPARK_GATEWAY_PORT" in os.environ:
             _join_submitted(settings)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.utils import is_remote
+
+from sase.runtime.io.plans import execution, nodes
+from sase.runtime.session import KEEP_BUCKETS
+
+_IN_PLACE = {"Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "LogicalRelation"}
+"""The nodes of a plan that leave rows where a table has them."""
 
 
 def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFrame:
@@ -11,7 +18,26 @@ def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFr
 
     Where rows are partitioned by the keys already, as those of a bucketed table or a join are, Spark leaves out a
     `repartition` by them alone. Then it may scan that table without its buckets, broadcast one side of that join, or
-    split its largest partitions, as no operator of its own needs the partitions any more: but a worker does.
+    split its largest partitions, as no operator of its own needs the partitions any more: but a worker does. Only in a
+    session that scans buckets in any case, as those that sase starts do, a bucketed table is as the worker needs it.
     """
+    buckets = _buckets(rows) if partitions is None else None
+    if buckets:
+        return rows.repartition(buckets, *keys)  # left out if they are buckets of these keys, and right if they are not
     count = () if partitions is None else (partitions,)
     return rows.repartition(*count, *keys, F.lit(0))
+
+
+def _buckets(rows: DataFrame) -> int | None:
+    """How many buckets there are, if rows are read from one table that has them, and Spark keeps to them."""
+    if is_remote() or any(rows.sparkSession.conf.get(name, None) != value for name, value in KEEP_BUCKETS.items()):
+        return None
+    relation = None
+    for node in nodes(execution(rows).analyzed()):
+        if node.nodeName() not in _IN_PLACE:
+            return None
+        relation = node if node.nodeName() == "LogicalRelation" else relation
+    table = relation.catalogTable() if relation is not None else None
+    if table is None or table.isEmpty() or table.get().bucketSpec().isEmpty():
+        return None
+    return int(table.get().bucketSpec().get().numBuckets())

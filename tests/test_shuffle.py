@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import sase
+from sase.runtime.session import KEEP_BUCKETS
 
 KEYS = 20
 ANSWERS = {
@@ -65,20 +66,37 @@ JOINED_LATE = {
 @pytest.mark.parametrize("way", ANSWERS)
 def test_tables_in_buckets_of_the_key(spark: SparkSession, tables: None, way: str) -> None:
     with settings(spark, **ONE_FILE_A_TASK):
-        assert len(found(spark, way, spark.table("bucketed"))) == KEYS
+        assert len(found(spark, way, spark.table("bucketed")).collect()) == KEYS
+
+
+@pytest.mark.parametrize("way", ANSWERS)
+def test_tables_in_buckets_of_the_key_need_no_shuffle_where_buckets_are_kept(
+    spark: SparkSession, tables: None, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def is_shuffled(events: DataFrame) -> bool:
+        matches = found(spark, way, events)
+        assert len(matches.collect()) == KEYS
+        matches.explain()
+        return "Exchange hashpartitioning" in capsys.readouterr().out
+
+    with settings(spark, **ONE_FILE_A_TASK, **KEEP_BUCKETS):
+        assert not is_shuffled(spark.table("bucketed"))
+        assert not is_shuffled(spark.table("bucketed").where("ts >= 0"))
+        assert is_shuffled(spark.table("bucketed").selectExpr("ts", "type", "id + 1 AS id"))
+        assert is_shuffled(spark.table("bucketed").join(spark.table("places").hint("broadcast"), "id"))
 
 
 @pytest.mark.parametrize("way", ANSWERS)
 def test_joins_on_the_key_that_turn_out_to_be_small(spark: SparkSession, tables: None, way: str) -> None:
     with settings(spark, **ONE_FILE_A_TASK, **JOINED_LATE):
-        assert len(found(spark, way, spark.table("plain").join(spark.table("places"), "id"))) == KEYS
+        assert len(found(spark, way, spark.table("plain").join(spark.table("places"), "id")).collect()) == KEYS
 
 
-def found(spark: SparkSession, way: str, events: DataFrame) -> list[object]:
+def found(spark: SparkSession, way: str, events: DataFrame) -> DataFrame:
     if way == "rows":
         events.createOrReplaceTempView("events_of_keys")
-        return sase.sql(ANSWERS[way].format(events="events_of_keys")).collect()
+        return sase.sql(ANSWERS[way].format(events="events_of_keys"))
     declared = {"ts": "bigint", "id": "bigint"}
     options = {"sort": "spark"} if way.endswith("Spark") else {}
     query = sase.compile(ANSWERS[way], sase.Catalog(types={"A": declared, "B": declared}), **options)
-    return query.run(events).collect()
+    return query.run(events)

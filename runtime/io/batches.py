@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, BinaryType, DataType, StringType, StructType
 
 from sase.runtime.events import Events, Source, check, quoted
-from sase.runtime.io.plans import execution, size
+from sase.runtime.io.plans import execution, nodes, size
 from sase.runtime.session import BATCH_BYTES, BATCH_ROWS, BATCHES
 
 BYTES = 64 << 20
@@ -82,14 +81,7 @@ def _is_narrow(kind: DataType) -> bool:
 
 
 def _is_scan(events: DataFrame) -> bool:
-    return not events.isStreaming and all(node.nodeName() in _SCAN for node in _nodes(execution(events).analyzed()))
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    children = plan.children()
-    for number in range(children.size()):
-        yield from _nodes(children.apply(number))
+    return not events.isStreaming and all(node.nodeName() in _SCAN for node in nodes(execution(events).analyzed()))
 
 
 def _widest(events: DataFrame, columns: list[str]) -> int:

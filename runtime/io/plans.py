@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -9,6 +10,13 @@ from pyspark.sql import DataFrame
 
 def execution(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution()
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for number in range(children.size()):
+        yield from nodes(children.apply(number))
 
 
 def size(frame: DataFrame) -> int:
