@@ -13,7 +13,6 @@ The language of a fenced block says how it is checked:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -98,13 +97,13 @@ for line in sys.stdin:
 """
 
 
-@contextlib.contextmanager
-def our_commands(folder: Path) -> Iterator[Callable[[str, Path], str]]:
+@pytest.fixture(scope="module")
+def ours(shell: Path) -> Iterator[Callable[[str, Path], str]]:
     """Like `output_of`, for this folder: what is a command of ours and no more shares one process with its like."""
     ensure_java()
     process = subprocess.Popen(
         [sys.executable, "-c", ONE_BY_ONE],
-        cwd=folder,
+        cwd=shell,
         env=os.environ | {"TZ": "UTC"} | environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -128,42 +127,36 @@ def our_commands(folder: Path) -> Iterator[Callable[[str, Path], str]]:
     process.wait(timeout=60)
 
 
-QUICKSTART = ROOT / "docs/quickstart.md"
+README, QUICKSTART = ROOT / "README.md", ROOT / "docs/quickstart.md"
 
-
-README = ROOT / "README.md"
+*ALONE, STREAMING = of_kind("console", README)
+"""The README's first command, and the job that it writes, have Spark's own settings and a process each."""
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("block", of_kind("console", README))
+@pytest.mark.parametrize("block", ALONE)
 def test_the_readmes_commands_print_what_is_shown(block: Block, shell: Path) -> None:
     run_commands(block, shell, output_of)
 
 
-@pytest.fixture(scope="module")
-def ours(shell: Path) -> Iterator[Callable[[str, Path], str]]:
-    with our_commands(shell) as output:
-        yield output
-
-
 @pytest.mark.spark
-@pytest.mark.parametrize("block", of_kind("console", *(path for path in DOCUMENTS if path not in (README, QUICKSTART))))
+@pytest.mark.parametrize(
+    "block", [STREAMING, *of_kind("console", *(path for path in DOCUMENTS if path not in (README, QUICKSTART)))]
+)
 def test_commands_print_what_is_shown(block: Block, shell: Path, ours: Callable[[str, Path], str]) -> None:
     run_commands(block, shell, ours)
 
 
 @pytest.mark.spark
-def test_the_quickstart_leads_from_a_folder_to_a_tested_query(tmp_path: Path) -> None:
+def test_the_quickstart_leads_from_a_folder_to_a_tested_query(shell: Path, ours: Callable[[str, Path], str]) -> None:
     """One step after the other; a block `sase FILE` is that file."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    with our_commands(tmp_path) as output:
-        for block in blocks(QUICKSTART):
-            match block.kind.split():
-                case ["sase", name]:
-                    (tmp_path / name).write_text(block.text, encoding="utf-8")
-                case ["console"]:
-                    run_commands(block, tmp_path, output)
-    assert (tmp_path / "abandoned.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    for block in blocks(QUICKSTART):
+        match block.kind.split():
+            case ["sase", name]:
+                (shell / name).write_text(block.text, encoding="utf-8")
+            case ["console"]:
+                run_commands(block, shell, ours)
+    assert (shell / "abandoned.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 def run_commands(block: Block, folder: Path, output: Callable[[str, Path], str]) -> None:
