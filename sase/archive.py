@@ -42,8 +42,10 @@ def _make(file: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="sase-") as folder:
         made = Path(folder, "spark.jsa")
         run = [sys.executable, "-m", "sase.archive", "--exercise", folder]
-        options = f"-XX:ArchiveClassesAtExit={quoted(made)} {SILENT}"
-        environment = os.environ | {"SPARK_SUBMIT_OPTS": options, "SASE_CLASS_ARCHIVE": "0"}
+        # A Java that lives for seconds: to compile its code well costs more than it saves.
+        options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={quoted(made)} {SILENT}"
+        # Java's classes are the same whether or not its Python has compiled kernels.
+        environment = os.environ | {"SPARK_SUBMIT_OPTS": options, "SASE_CLASS_ARCHIVE": "0", "SASE_JIT": "0"}
         subprocess.run(run, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         # Beside the file first: a temporary folder may be on another disk, and the file is there in one step.
         staged = file.with_name(f"{file.name}.staged")
