@@ -11,37 +11,42 @@ DEMO := examples/shoplifters.sase --catalog examples/retail.toml
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test check sparkless lint types archive pytest golden notebooks demo bench clean
+.PHONY: help setup environment kernels test check sparkless lint types archive pytest golden notebooks demo bench clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup:  ## create .venv with the locked dependencies, and a Java if there is none
+setup: environment kernels  ## create .venv with the locked dependencies, and a Java if there is none
+
+environment:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python" >&2; exit 1; }
 	@"$(PYTHON)" tools/environment.py
 
-test: setup  ## everything that must pass: lint, types, tests; about a quarter of an hour
-	@$(MAKE) --no-print-directory --jobs lint types archive
+kernels: environment
+	@test -e .venv/kernels || { $(BIN)/python tools/kernels.py; touch .venv/kernels; }
+
+test: environment  ## everything that must pass: lint, types, tests; about a quarter of an hour
+	@$(MAKE) --no-print-directory --jobs lint types kernels archive
 	@$(MAKE) --no-print-directory pytest
 
-check: setup  ## lint, types and the tests that need no Spark: an answer in a minute or two
+check: environment  ## lint, types and the tests that need no Spark: an answer in a minute or two
 	@$(MAKE) --no-print-directory --jobs lint types sparkless
 
-sparkless: setup
+sparkless: kernels
 	@$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not spark"
 
-lint: setup  ## ruff: rules and formatting
+lint: environment  ## ruff: rules and formatting
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --quiet --check .
 
-types: setup  ## mypy, strict
+types: environment  ## mypy, strict
 	@$(BIN)/python tools/typecheck.py
 
-archive: setup  ## an archive of Spark's classes, with which the tests start faster
+archive: environment  ## an archive of Spark's classes, with which the tests start faster
 	@test -e .venv/spark.jsa || { echo "[setup] Spark: archiving its classes for the tests"; \
 	$(WITH_JAVA) $(BIN)/python -m sase.archive .venv/spark.jsa; }
 
-pytest: archive  ## the tests alone, in three processes: a test waits for Spark more than it computes
+pytest: kernels archive  ## the tests alone, in three processes: a test waits for Spark more than it computes
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 golden: setup  ## write the golden files anew; review the diff

@@ -56,8 +56,6 @@ def build() -> None:
     with saying("Dependencies: installing what constraints.txt pins (about 700 MB, once)"):
         install("--editable", f"{ROOT}[dev,notebook]")
     STAMP.write_text(recipe())
-    with saying("Kernel: compiling it into numba's cache"):
-        warm_kernel()
     say(f"Ready after {time.monotonic() - started:.0f} s")
 
 
@@ -153,15 +151,6 @@ def uv_settings() -> dict[str, str]:
             parts = str(ast.literal_eval(value)).split()
             settings[name] = ("," if name == "UV_FIND_LINKS" else " ").join(parts)
     return settings
-
-
-def warm_kernel() -> None:
-    """Spare the first test or demo the compilation; what is wrong with a broken kernel is for the tests to report."""
-    kernels = "arrivals, combinations, fold, furthest, products, rows, sequences, sort"
-    warm = f"from sase.runtime.kernels import {kernels}; [each._compiled() for each in ({kernels})]"
-    answer = subprocess.run([PYTHON, "-c", warm], cwd=ROOT, capture_output=True, text=True)
-    if answer.returncode:
-        say(f"Kernel: not compiled ({answer.stderr.strip().splitlines()[-1]})")
 
 
 @contextmanager
