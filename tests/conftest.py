@@ -25,6 +25,11 @@ time.tzset()
 # Else the workers take `python3` from the PATH.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
+# Every Python that is started from here on takes `startup/sitecustomize.py` along, workers of Spark included.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parent / "startup"), os.environ.get("PYTHONPATH")])
+)
+
 # These JVMs are short-lived, so one compiler will do, with room for what it makes; and room for what Spark makes, which
 # is garbage soon. Classes come from the archive that `make archive` has made.
 OPTIONS = (
