@@ -22,7 +22,7 @@ SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""The README's first commands, the jobs of `spark-submit` and those that are killed have Spark's own settings."""
+"""The README's first commands, and jobs of their own, have Spark's own settings."""
 
 
 def environment(compiled: bool = False) -> dict[str, str]:

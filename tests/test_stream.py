@@ -23,6 +23,7 @@ import pytest
 from effort import tries
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from quick_spark import environment
 
 import sase
 from sase.cli import main
@@ -503,6 +504,7 @@ def test_kill_9_loses_no_match_and_doubles_none(
     for _ in range(min(tries(1), 3)):
         running = subprocess.Popen(
             [sys.executable, "-m", "sase", *command, "--max-files-per-trigger", "1"],
+            env=os.environ | environment(),
             start_new_session=True,
             stderr=subprocess.DEVNULL,
         )
