@@ -118,6 +118,19 @@ def regenerate_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--regenerate-golden"))
 
 
+CLASSES = (
+    "functions",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "PythonRDD",
+    "PythonSQLUtils",
+    "PythonUtils",
+    "SerDeUtil",
+    "SimplePythonFunction",
+)
+"""As PySpark names them."""
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests, as small as parallelism allows: starting one costs seconds."""
@@ -131,5 +144,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.log.level", "ERROR")
         .getOrCreate()
     )
+    # Whoever makes a column asks Java for these, and Java searches 300 jars for some of them, every time.
+    vars(session._jvm).update({name: getattr(session._jvm, name) for name in CLASSES})
     yield session
     session.stop()

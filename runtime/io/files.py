@@ -199,7 +199,8 @@ class Files:
         return here or next(filter(None, (self._formats(child) for child in data if child.isDirectory())), set())
 
     def _open(self, location: str) -> tuple[JavaObject, JavaObject]:
-        path = self._jvm.org.apache.hadoop.fs.Path(location)
+        # By its whole name: of a shorter one, Java searches all jars to see that it is no class.
+        path = getattr(self._jvm, "org.apache.hadoop.fs.Path")(location)
         return path, path.getFileSystem(self._session.sessionState().newHadoopConf())
 
 

@@ -179,9 +179,10 @@ class _Actions:
 
     def __init__(self, spark: SparkSession) -> None:
         self._session: Any = spark._jsparkSession
-        spark_of_java: Any = spark.sparkContext._jvm.org.apache.spark  # type: ignore[union-attr]
-        self._utils: Any = spark_of_java.sql.api.python.PythonSQLUtils
-        self._trace: Callable[[Any], str] = spark_of_java.util.Utils.exceptionString
+        # By whole names: of a shorter one, Java searches all jars to see that it is no class.
+        jvm = spark.sparkContext._jvm
+        self._utils: Any = getattr(jvm, "org.apache.spark.sql.api.python.PythonSQLUtils")
+        self._trace: Callable[[Any], str] = getattr(jvm, "org.apache.spark.util.Utils").exceptionString
         self._expected: dict[str, Expected] = {}
         self._lock = threading.Lock()
 
