@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
-from sase.compiler.core.rows import Anchor, At, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
+from sase.compiler.core.rows import Anchor, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
 from sase.compiler.plan.rows import place
 from sase.compiler.plan.statement import PlannedStatement, PlannedView
 
@@ -71,15 +71,6 @@ def _of_clause(clause: RowClause) -> Iterator[Diagnostic]:
             clause.span if first is None else place(first.expression, clause.span),
             "put the time first in ORDER BY; compute it in a subquery before the clause, if it is no column",
         )
-    for expression in (*clause.define.values(), *(measure.expression for measure in clause.measures)):
-        for part in expression.walk():
-            if isinstance(part, At) and part.step > 0 and clause.within is not None:
-                yield Diagnostic(
-                    "NEXT waits for a row that may never come, and WITHIN ends by the clock",
-                    place(part, clause.span),
-                    "look back instead: give the row behind it a variable of its own, whose condition has PREV; or "
-                    "leave out WITHIN, where the pattern is of bounded length",
-                )
 
 
 def _endless(node: Node) -> Iterator[Repeat]:
