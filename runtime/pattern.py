@@ -66,6 +66,10 @@ class Pattern:
     window_in_construction: bool = True
     stacks: bool = True
     """False is the paper's baseline: construction looks at every event of the window, whatever it could fill."""
+    one_per: str | None = None
+    """Of the sequences that have the same event for this variable, one is enough: the others may be left out."""
+    one_per_group: bool = False
+    """One is enough of all sequences of a group."""
 
     @property
     def variables(self) -> tuple[str, ...]:

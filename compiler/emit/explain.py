@@ -301,7 +301,9 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             checks = "".join(f", {clause_text(clause)}" for clause in step.where)
             furthest = ", as far as each key gets" if step.furthest else ""
             names = (f"{name}{query.loops.get(name, '')}" for name in step.positive)
-            yield "kernel", f"{' → '.join(names)}{checks}{furthest}"
+            enough = f", one for each {step.one_per} is enough" if step.one_per is not None else ""
+            enough = ", one for each key is enough" if step.one_per_group else enough
+            yield "kernel", f"{' → '.join(names)}{checks}{furthest}{enough}"
             for state in step.negated:
                 conditions = ", ".join(map(clause_text, state.where))
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
