@@ -214,6 +214,8 @@ class Group:
     groups: tuple[Group, ...] = ()
     collect: bool = False
     name: str | None = None
+    some: bool = False
+    """Of what it collects, one binding is enough: whether there is any is all that is asked."""
 
 
 @dataclass(frozen=True)

@@ -374,7 +374,8 @@ def _group_line(group: Group) -> str:
     conditions = ", ".join(map(clause_text, group.where))
     unless = "".join(f", unless {_group_line(inner).removeprefix('no ')}" for inner in group.groups)
     where = f" with {conditions}" if conditions else ""
-    return f"{'all' if group.collect else 'no'} {order_text(group.variables, own)}{where}{unless}"
+    how = "some" if group.some else "all" if group.collect else "no"
+    return f"{how} {order_text(group.variables, own)}{where}{unless}"
 
 
 def clause_text(clause: Clause) -> str:

@@ -131,6 +131,7 @@ def _branch(branch: Branch, window: Window | None) -> Call:
 def _group(group: Group, window: Window | None) -> Call:
     collect = ["collect=True"] if group.collect else []
     collect += [f"name={literal(group.name)}"] if group.name else []
+    collect += ["some=True"] if group.some else []
     return Call("Group(", [literal(group.variables), *_relations(group, window), *collect])
 
 

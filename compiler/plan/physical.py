@@ -77,6 +77,8 @@ class Group:
     collect: bool
     name: str | None = None
     """Where its bindings come, for Spark to decide which of them forbid a match."""
+    some: bool = False
+    """Of what it collects, one binding is enough."""
 
     @property
     def clauses(self) -> Iterator[Clause]:

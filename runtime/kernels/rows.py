@@ -523,8 +523,9 @@ def _compiled() -> dict[str, Any] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
+    # A call would pass all tables, and count their references, at each step: the search would take twice as long.
     for helper in (*HELPERS, _search):
-        register_jitable(helper)
+        register_jitable(forceinline=True)(helper)
     types: Any = numba.types
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))

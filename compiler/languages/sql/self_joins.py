@@ -287,7 +287,9 @@ class _Lowering:
             raise LeftAlone(error.diagnostics[0].message) from None
         except CatalogError as error:
             raise LeftAlone(str(error)) from None
-        return SelfJoin(replace(query, whole=True, one_per=self.one_per(rest)), types.reads(), rest, self.steady)
+        some = frozenset(each.alias.name for each in groups if not each.negated)
+        query = replace(query, whole=True, one_per=self.one_per(rest), some=some)
+        return SelfJoin(query, types.reads(), rest, self.steady)
 
     def one_per(self, rest: exp.Select) -> str | None:
         """The alias that SELECT DISTINCT tells of, if there is one, and nothing else is asked of the matches."""
