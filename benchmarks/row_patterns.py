@@ -39,8 +39,8 @@ from sase.runtime.row_pattern import RowPattern, Skip
 Truths = NDArray[np.bool]
 CHUNK = 262_144
 
-ROWS, KEYS, LIMIT = 10_000_000, 1_000, 60.0
-FLINK_ROWS, FLINK_LIMIT = 50_000, 30.0
+ROWS, KEYS, LIMIT = 10_000_000, 1_000, 40.0
+FLINK_ROWS, FLINK_LIMIT = 50_000, 20.0
 RUNS = {"floor": 2, "sase": 2, "windows": 1, "pandas": 1}
 """How often each contender is timed; the fastest run counts."""
 

@@ -22,7 +22,7 @@ from benchmarks.peers import OverLimit
 from benchmarks.peers.spark import into_noop
 from benchmarks.results import Results
 
-ROWS, KEYS, LIMIT = 1_000_000, (1_000, 20_000), 20.0
+ROWS, KEYS, LIMIT = 1_000_000, (1_000, 20_000), 10.0
 
 SHAPES = {
     "again within an hour, DISTINCT": """
