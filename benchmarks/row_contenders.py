@@ -106,7 +106,7 @@ def by_key(spark: SparkSession, name: str) -> DataFrame:
         spans = np.array(matcher(group), np.int64).reshape(-1, 2)
         time = group["ts"].to_numpy()
         # Ranges lie one behind the other, and the latest end of those of a match is its end.
-        ended = np.maximum.reduceat(group["until"], spans[:, 0]) if "until" in group else time[spans[:, 1]]
+        ended = np.maximum.reduceat(group["until"].to_numpy(), spans[:, 0]) if "until" in group else time[spans[:, 1]]
         return pd.DataFrame({"k": group["k"].iloc[0], "since": time[spans[:, 0]], "ended": ended})
 
     rows = spark.table("ticks").select("k", "ts", *READS[name])
