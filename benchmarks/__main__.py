@@ -24,6 +24,8 @@ from benchmarks.papers import Papers
 from benchmarks.patterns import measurements as patterns
 from benchmarks.regret import regrets
 from benchmarks.results import Results
+from benchmarks.row_patterns import measurements as row_patterns
+from benchmarks.self_joins import measurements as self_joins
 from benchmarks.start import Starting
 from benchmarks.streaming import measurements as streams
 from benchmarks.targets import LIMIT, ROUNDS, measurements
@@ -61,7 +63,7 @@ def plan(scale: Scale, only: str = "") -> list[Measurement]:
     flights = Flights(scale.rounds(ROUNDS), scale.limit(LIMIT))
     starting, papers = Starting(scale.rounds(3)), Papers(scale, scale.rounds(3))
     whole = [*measurements(scale), *regrets(scale), *streams(scale), *patterns(scale), *loops(scale), *arrivals(scale)]
-    everything = [*whole, flights, starting, papers, *races]
+    everything = [*whole, *row_patterns(scale), *self_joins(scale), flights, starting, papers, *races]
     return [measurement for measurement in everything if measurement.name.startswith(only)]
 
 

@@ -21,6 +21,8 @@ from benchmarks.regret import EVENTS as REGRET_EVENTS
 from benchmarks.regret import WINDOW as REGRET_WINDOW
 from benchmarks.regret import regrets
 from benchmarks.results import Results
+from benchmarks.row_patterns import section as row_patterns
+from benchmarks.self_joins import section as self_joins
 from benchmarks.start import section as starting
 from benchmarks.streaming import section as streams
 from benchmarks.targets import CONFIGURATIONS, Target, Value, measurements, quotient, targets
@@ -41,6 +43,8 @@ def write(results: Results, scale: Scale, folder: Path) -> Path:
         commits(results),
         patterns(results),
         loops(results),
+        row_patterns(results),
+        self_joins(results),
         _flights(results),
         papers(results),
         arrivals(results),

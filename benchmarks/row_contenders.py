@@ -105,7 +105,9 @@ def by_key(spark: SparkSession, name: str) -> DataFrame:
         group = group.sort_values("ts")
         spans = np.array(matcher(group), np.int64).reshape(-1, 2)
         time = group["ts"].to_numpy()
-        return pd.DataFrame({"k": group["k"].iloc[0], "since": time[spans[:, 0]], "ended": time[spans[:, 1]]})
+        # Ranges lie one behind the other, and the latest end of those of a match is its end.
+        ended = np.maximum.reduceat(group["until"].to_numpy(), spans[:, 0]) if "until" in group else time[spans[:, 1]]
+        return pd.DataFrame({"k": group["k"].iloc[0], "since": time[spans[:, 0]], "ended": ended})
 
     rows = spark.table("ticks").select("k", "ts", *READS[name])
     return rows.groupBy("k").applyInPandas(matched, "k bigint, since bigint, ended bigint")

@@ -1,38 +1,48 @@
 """MATCH_RECOGNIZE: how fast its kernel is, and how long a statement takes from a file to its last row.
 
-    python -m benchmarks.row_patterns [ROWS] [--keys 1000] [--only kernel,floor,sase,windows,pandas,flink] [--limit 120]
+python -m benchmarks run --only rows
 
 The kernel: rows a second on one core, without Spark around it. Each clause is compiled from its text. The symbol bits,
 which Spark computes, are made by numpy; what is timed is the pass back and the walk forward, over chunks as a worker
 has them, in seconds of this process.
 
-From end to end: the same rows for everybody (`row_contenders`), in one session, each contender once to warm up and then
-timed twice, of which the faster run counts: the floor, ours, window functions of Spark SQL, `applyInPandas` with
-regular expressions of Python, and Flink SQL.
+From end to end: the same rows for everybody (`row_contenders`), in one session: the floor, ours, window functions of
+Spark SQL, and `applyInPandas` with regular expressions of Python. All answer for some rows first, which warms them up,
+and must give the same answers. Flink SQL has fewer rows, and its time is taken to grow with them: each row begins a
+partial match, and each condition of a partial match looks its rows up again, so that ten million rows take hours.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import sase
 from benchmarks import row_contenders as contenders
 from benchmarks.bench import Bench
-from benchmarks.measure import Disagreement
-from benchmarks.peers import OverLimit, Run, Unavailable, flink_rows
+from benchmarks.measure import Disagreement, Measurement, Result, Say, Scale
+from benchmarks.peers import OverLimit, Unavailable, flink_rows
 from benchmarks.peers.spark import into_noop
+from benchmarks.results import Results
 from sase.compiler.compile_sql import compile_statement
 from sase.runtime.kernels.rows import Walk, encode, in_one_piece
 from sase.runtime.row_pattern import RowPattern, Skip
 
 Truths = NDArray[np.bool]
 CHUNK = 262_144
+
+ROWS, KEYS, LIMIT = 10_000_000, 1_000, 40.0
+FLINK_ROWS, FLINK_LIMIT = 50_000, 20.0
+RUNS = {"floor": 2, "sase": 2, "windows": 1, "pandas": 1}
+"""How often each contender is timed; the fastest run counts."""
 
 CLAUSES = {
     "V shape": "PATTERN (A DOWN+ UP+)",
@@ -43,7 +53,36 @@ CLAUSES = {
 }
 
 
-def conditions(rows: int) -> dict[str, Mapping[str, Truths]]:
+def measurements(scale: Scale) -> Iterator[Measurement]:
+    yield Kernel(scale.events(ROWS))
+    for name in contenders.CLAUSES:
+        yield EndToEnd(name, scale.events(ROWS), scale.events(FLINK_ROWS), scale.limit(LIMIT))
+
+
+# ---- the kernel ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Millions of rows in a second of one core."""
+
+    rows: int
+    name: str = "rows-kernel"
+
+    def run(self, bench: Bench, say: Say) -> Result:
+        truths, rates = _conditions(self.rows), {}
+        for name, clause in CLAUSES.items():
+            pattern = _pattern_of(clause)
+            symbols = np.zeros(self.rows, np.int64)
+            for bit, variable in enumerate(pattern.variables):
+                symbols |= truths[name][variable].astype(np.int64) << bit
+            best, _ = min(_seconds(pattern, symbols) for _ in range(3))
+            rates[name] = self.rows / best / 1e6
+            say(f"{name}: {rates[name]:.1f} M rows/s")
+        return {"rows": self.rows, "rates": rates, "contenders": {}}
+
+
+def _conditions(rows: int) -> dict[str, Mapping[str, Truths]]:
     """Which rows may be mapped to which variables: a random walk of prices, gaps between times, and pages."""
     random = np.random.default_rng(7)
     price = np.cumsum(random.integers(-3, 4, rows))
@@ -59,13 +98,13 @@ def conditions(rows: int) -> dict[str, Mapping[str, Truths]]:
     }
 
 
-def pattern_of(clause: str) -> RowPattern:
+def _pattern_of(clause: str) -> RowPattern:
     text = f"SELECT * FROM t MATCH_RECOGNIZE (ORDER BY x {clause})"
     found = compile_statement(text, "benchmark.sql", "trino", version="0").statement.views[0].plan.automaton
     return RowPattern(found.symbols, found.start, found.follow, found.ends, found.first, found.excluded, Skip())
 
 
-def seconds(pattern: RowPattern, symbols: NDArray[np.int64]) -> tuple[float, int]:
+def _seconds(pattern: RowPattern, symbols: NDArray[np.int64]) -> tuple[float, int]:
     """Of this process, and how many matches there are: one partition, cut into chunks."""
     tables, begin, matches, number = encode(pattern), 0, 0, 0
     nothing = np.zeros(0, np.int64)
@@ -81,106 +120,144 @@ def seconds(pattern: RowPattern, symbols: NDArray[np.int64]) -> tuple[float, int
     return time.process_time() - started, matches
 
 
-def kernel_rates(rows: int) -> dict[str, float]:
-    """Millions of rows in a second of one core."""
-    truths, rates = conditions(rows), {}
-    for name, clause in CLAUSES.items():
-        pattern = pattern_of(clause)
-        symbols = np.zeros(rows, np.int64)
-        for bit, variable in enumerate(pattern.variables):
-            symbols |= truths[name][variable].astype(np.int64) << bit
-        best, _ = min(seconds(pattern, symbols) for _ in range(3))
-        rates[name] = rows / best / 1e6
-    return rates
-
-
 # ---- from end to end ----------------------------------------------------------------------------
 
-KINDS = ("floor", "sase", "windows", "pandas", "flink")
+
+@dataclass(frozen=True)
+class EndToEnd:
+    """A clause, by everybody who has words for it."""
+
+    clause: str
+    rows: int
+    flink_rows: int
+    limit: float
+
+    @property
+    def name(self) -> str:
+        return f"rows-{self.clause.lower().replace(' ', '-')}"
+
+    def run(self, bench: Bench, say: Say) -> Result:
+        kinds = [kind for kind in RUNS if kind != "windows" or self.clause in contenders.WINDOWS]
+        _ticks(bench, max(self.rows // 50, 10_000))
+        answers = {kind: _told(_frame(bench.spark, kind, self.clause)) for kind in kinds}
+        answers.pop("floor")  # all rows, and no match
+        if len(set(answers.values())) > 1:
+            raise Disagreement(f"{self.clause}: rows and the sum of their hashes are {answers}")
+        entries: dict[str, Result] = {}
+        for kind in kinds:
+            entries[kind] = _entry(lambda kind=kind: self._timed(bench, kind), self.limit)
+            if entries[kind]["status"] == "over limit":
+                bench.abandon_spark()
+            say(f"{kind}: {_shown(entries[kind])}")
+        if self.clause in contenders.FLINK:
+            entries["flink"] = _entry(lambda: self._flink(bench), FLINK_LIMIT)
+            say(f"flink: {_shown(entries['flink'])}, {self.flink_rows:,} rows")
+        counts = {kind: entry["rows"] for kind, entry in entries.items() if kind in answers and "rows" in entry}
+        if len(set(counts.values())) > 1:
+            raise Disagreement(f"{self.clause}: {counts}")
+        return {"rows": self.rows, "flink_rows": self.flink_rows, "keys": KEYS, "contenders": entries}
+
+    def _timed(self, bench: Bench, kind: str) -> Result:
+        _ticks(bench, self.rows)
+        run = into_noop(bench.spark, lambda: _frame(bench.spark, kind, self.clause))
+        taken = [run(self.limit, count=number == 0) for number in range(RUNS[kind])]
+        return {"seconds": [each.seconds for each in taken], "rows": taken[0].rows}
+
+    def _flink(self, bench: Bench) -> Result:
+        run = flink_rows.prepare(bench, _ticks(bench, self.flink_rows), contenders.flink(self.clause))
+        taken = run(FLINK_LIMIT, count=True)
+        return {"seconds": [taken.seconds], "rows": taken.rows}
 
 
-def ticks(bench: Bench, rows: int, keys: int) -> Path:
+def _entry(run: Any, limit: float) -> Result:
+    try:
+        return {"status": "done", **run()}
+    except OverLimit:
+        return {"status": "over limit", "seconds": [], "limit": limit}
+    except Unavailable as error:
+        return {"status": "unavailable", "seconds": [], "reason": str(error)}
+
+
+def _shown(entry: Result) -> str:
+    match entry["status"]:
+        case "done":
+            return f"{min(entry['seconds']):.2f} s, {entry['rows']:,} found"
+        case "over limit":
+            return f"more than {entry['limit']:.0f} s"
+    return str(entry["reason"])
+
+
+def _ticks(bench: Bench, rows: int) -> Path:
     """A row a second, of keys at random; prices and pages, and ranges that overlap the next one or two."""
-    path = bench.cache / "events" / f"ticks-{rows}-{keys}.parquet"
+    path = bench.cache / "events" / f"ticks-{rows}-{KEYS}.parquet"
     if not path.exists():
         bench.spark.sql(
-            f"""SELECT abs(xxhash64(id, 1)) % {keys} AS k, id * 1000 + abs(xxhash64(id, 2)) % 1000 AS ts,
+            f"""SELECT abs(xxhash64(id, 1)) % {KEYS} AS k, id * 1000 + abs(xxhash64(id, 2)) % 1000 AS ts,
                 CAST(abs(xxhash64(id, 3)) % 100 AS INT) AS price, CAST(abs(xxhash64(id, 4)) % 10 AS INT) AS page,
-                id * 1000 + abs(xxhash64(id, 5)) % {4000 * keys} AS until FROM range({rows})"""
+                id * 1000 + abs(xxhash64(id, 5)) % {4000 * KEYS} AS until FROM range({rows})"""
         ).write.parquet(str(path))
     bench.spark.read.parquet(str(path)).createOrReplaceTempView("ticks")
     return path
 
 
-def prepared(bench: Bench, kind: str, name: str, parquet: Path) -> Run | None:
-    """A contender; None where it has no words for the question."""
-    spark = bench.spark
+def _frame(spark: SparkSession, kind: str, clause: str) -> DataFrame:
     match kind:
         case "floor":
-            return into_noop(spark, lambda: contenders.floor(spark, name))
+            return contenders.floor(spark, clause)
         case "sase":
-            return into_noop(spark, lambda: sase.sql(contenders.clause(name)))
+            return sase.sql(contenders.clause(clause))
         case "windows":
-            text = contenders.WINDOWS.get(name)
-            return None if text is None else into_noop(spark, lambda: spark.sql(text))
-        case "pandas":
-            return into_noop(spark, lambda: contenders.by_key(spark, name))
-    return flink_rows.prepare(bench, parquet, contenders.flink(name)) if name in contenders.FLINK else None
+            return spark.sql(contenders.WINDOWS[clause])
+    return contenders.by_key(spark, clause)
 
 
-def measured(run: Run, limit: float, warm: bool) -> tuple[float, int | None]:
-    """The faster of two runs, after one that counts the rows; that one alone, where it warms itself up."""
-    first = run(limit, count=True)
-    return first.seconds if warm else min(run(limit, count=False).seconds for _ in range(2)), first.rows
+def _told(found: DataFrame) -> tuple[int, int]:
+    """How many rows there are, and what they are."""
+    columns = [name for name in ("k", "since", "ended", "ts") if name in found.columns]
+    row = found.agg(F.count(F.lit(1)), F.sum(F.xxhash64(*columns).cast("decimal(38, 0)"))).first()
+    assert row is not None
+    return int(row[0]), int(row[1] or 0)
 
 
-def from_end_to_end(bench: Bench, rows: int, keys: int, kinds: list[str], limit: float) -> None:
-    parquet = ticks(bench, rows, keys)
-    print(f"{rows:,} rows, {keys:,} keys, {bench.cores} cores; seconds, times the floor, and rows that were found")
-    for name in contenders.CLAUSES:
-        base: float | None = None
-        counts: dict[str, int | None] = {}
-        for kind in kinds:
-            try:
-                run = prepared(bench, kind, name, parquet)
-                taken = None if run is None else measured(run, limit, warm=kind == "flink")
-            except OverLimit:
-                print(f"{name:<14} {kind:<8} more than {limit:.0f}", flush=True)
-                bench.abandon_spark()
-                parquet = ticks(bench, rows, keys)
-                continue
-            except Unavailable as error:
-                print(f"{name:<14} {kind:<8} {error}", flush=True)
-                continue
-            if taken is None:
-                continue
-            seconds, found = taken
-            base = seconds if kind == "floor" else base
-            if kind not in ("floor", "flink"):  # the one has no matches, and the other not the last of a key
-                counts[kind] = found
-                if len(set(counts.values())) > 1:
-                    raise Disagreement(f"{name}: {counts}")
-            times = f"{seconds / base:5.2f}x" if base else ""
-            print(f"{name:<14} {kind:<8} {seconds:7.2f} {times:>7} {found or 0:>12,}", flush=True)
+# ---- the report ---------------------------------------------------------------------------------
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.row_patterns", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("rows", type=int, nargs="?", default=10_000_000)
-    parser.add_argument("--keys", type=int, default=1_000)
-    parser.add_argument("--only", default=",".join(("kernel", *KINDS)), help="some of these, with commas")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds that a run may take")
-    arguments = parser.parse_args()
-    asked = arguments.only.split(",")
-    if "kernel" in asked:
-        for name, rate in kernel_rates(arguments.rows).items():
-            print(f"{name:<14} {rate:6.1f} M rows/s  {CLAUSES[name]}", flush=True)
-    kinds = [kind for kind in KINDS if kind in asked]
-    if kinds:
-        from_end_to_end(Bench(), arguments.rows, arguments.keys, kinds, arguments.limit)
+def section(results: Results) -> str:
+    """What docs/benchmarks.md says about them; empty where nothing has been measured."""
+    lines: list[str] = []
+    if kernel := results.load("rows-kernel"):
+        rates = ", ".join(f"{name} {rate:.0f}" for name, rate in kernel["rates"].items())
+        lines += [f"The kernel alone, millions of rows a second on one core (to reach: 50): {rates}.", ""]
+    found = [each for name in contenders.CLAUSES if (each := results.load(EndToEnd(name, 0, 0, 0).name))]
+    if found:
+        first = found[0]
+        lines += [
+            f"From a file to the last row, {first['rows']:,} rows of {first['keys']:,} keys, in seconds, and in times "
+            "of the *floor*: scan, shuffle, sort and a Python worker that hands every batch back (to reach: 1.3×). "
+            "*windows* is the best Spark SQL that we know, *pandas* `applyInPandas` with regular expressions. Flink "
+            f"SQL has {first['flink_rows']:,} rows, and what is shown is its rate. All others find the same matches.",
+            "",
+            "|  | floor | sase | windows | pandas | Flink SQL, rows a second |",
+            "| --- | --- | --- | --- | --- | --- |",
+            *(_line(each) for each in found),
+        ]
+    return "## MATCH_RECOGNIZE\n\n" + "\n".join(lines).rstrip() + "\n" if lines else ""
 
 
-if __name__ == "__main__":
-    main()
+def _line(result: Result) -> str:
+    entries = result["contenders"]
+    floor = min(entries["floor"]["seconds"], default=None)
+
+    def cell(kind: str) -> str:
+        entry = entries.get(kind)
+        if entry is None:
+            return "no words for it"
+        if not entry["seconds"]:
+            return f"> {entry['limit']:.0f}" if entry["status"] == "over limit" else ""
+        seconds = min(entry["seconds"])
+        if kind == "flink":
+            return f"{result['flink_rows'] / seconds:,.0f}"
+        return f"{seconds:.2f}" if kind == "floor" or not floor else f"{seconds:.2f} ({seconds / floor:.2f}×)"
+
+    name = next(each for each in contenders.CLAUSES if EndToEnd(each, 0, 0, 0).name == result["name"])
+    return f"| {name} | {' | '.join(map(cell, (*RUNS, 'flink')))} |"

@@ -1,27 +1,28 @@
 """Joins in the order of time, as people write them: run as patterns, and by Spark itself, in one session.
 
-    python -m benchmarks.self_joins [ROWS [KEYS …]]
+python -m benchmarks run --only joins
 
-The shapes are those that are found in public code: a second trip within a day (with DISTINCT), rows less than a week
-apart by datediff, a funnel of three steps, something that does not happen again, and rows close to each other without
-a key. Each is run once to warm up and then timed; a run of Spark's own join ends after 30 seconds.
+The shapes are those that are found in public code: a second trip within an hour (with DISTINCT), rows less than a day
+apart by datediff, a funnel of three steps, something that does or does not happen again, and rows close to each other
+without a key. Both answer for some rows first, which warms them up, and must give the same answer.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from tempfile import mkdtemp
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import sase
+from benchmarks.bench import Bench
+from benchmarks.measure import Disagreement, Measurement, Result, Say, Scale
 from benchmarks.peers import OverLimit
-from benchmarks.peers.spark import cancelled_after
-from sase.runtime.session import session
+from benchmarks.peers.spark import into_noop
+from benchmarks.results import Results
 
-LIMIT = 30.0
+ROWS, KEYS, LIMIT = 1_000_000, (1_000, 20_000), 10.0
 
 SHAPES = {
     "again within an hour, DISTINCT": """
@@ -38,6 +39,9 @@ SHAPES = {
         SELECT a.user, c.ts - a.ts AS took FROM trips a, trips b, trips c
         WHERE a.user = b.user AND b.user = c.user AND a.kind = 1 AND b.kind = 2 AND c.kind = 3
         AND a.ts < b.ts AND b.ts < c.ts AND c.ts < a.ts + INTERVAL 2 HOURS""",
+    "those that come again within an hour, EXISTS": """
+        SELECT a.id, a.user FROM trips a WHERE EXISTS (
+          SELECT 1 FROM trips b WHERE b.user = a.user AND b.ts > a.ts AND b.ts < a.ts + INTERVAL 1 HOUR)""",
     "not again within an hour": """
         SELECT a.user, a.ts FROM trips a WHERE a.kind = 1 AND NOT EXISTS (
           SELECT 1 FROM trips b WHERE b.user = a.user AND b.ts > a.ts AND b.ts < a.ts + INTERVAL 1 HOUR)""",
@@ -47,55 +51,102 @@ SHAPES = {
 }
 
 
-def trips(spark: SparkSession, rows: int, keys: int) -> None:
+def measurements(scale: Scale) -> Iterator[Measurement]:
+    for keys in KEYS:
+        yield SelfJoins(scale.events(ROWS), keys, scale.limit(LIMIT))
+
+
+@dataclass(frozen=True)
+class SelfJoins:
+    """All shapes on one table: as a pattern, and by Spark's own join."""
+
+    rows: int
+    keys: int
+    limit: float
+
+    @property
+    def name(self) -> str:
+        return f"joins-{self.keys}"
+
+    def run(self, bench: Bench, say: Say) -> Result:
+        _trips(bench, max(self.rows // 20, 10_000), self.keys)
+        for shape, text in SHAPES.items():
+            answers = {each: _told(_run(text, each)) for each in ("always", "never")}
+            if len(set(answers.values())) > 1:
+                raise Disagreement(f"{shape}: rows and the sum of their hashes are {answers}")
+        shapes = {}
+        for shape, text in SHAPES.items():
+            entries = {each: self._timed(bench, text, each) for each in ("always", "never")}
+            _trips(bench, self.rows, self.keys)
+            chosen = "pattern" if sase.compile_sql(text).compiled.statement.joins else "own join"
+            shapes[shape] = {**entries, "chosen": chosen}
+            say(f"{shape}: {_shown(entries['always'])} as a pattern, {_shown(entries['never'])}; chosen: {chosen}")
+        return {"rows": self.rows, "keys": self.keys, "limit": self.limit, "shapes": shapes, "contenders": {}}
+
+    def _timed(self, bench: Bench, text: str, joins: str) -> Result:
+        _trips(bench, self.rows, self.keys)
+        try:
+            first = into_noop(bench.spark, lambda: _run(text, joins))(self.limit, count=True)
+            again = [] if first.seconds > self.limit / 2 else [_again(bench, text, joins, self.limit)]
+            return {"seconds": [first.seconds, *again], "rows": first.rows}
+        except OverLimit:
+            bench.abandon_spark()
+            return {"seconds": [], "limit": self.limit}
+
+
+def _again(bench: Bench, text: str, joins: str, limit: float) -> float:
+    return into_noop(bench.spark, lambda: _run(text, joins))(limit, count=False).seconds
+
+
+def _run(text: str, joins: str) -> DataFrame:
+    return sase.compile_sql(text, joins=joins).run()
+
+
+def _trips(bench: Bench, rows: int, keys: int) -> None:
     """Ten days of trips, ten kinds, each key as often as any other."""
-    folder = f"{mkdtemp(prefix='sase-')}/trips"
-    spark.sql(
-        f"""SELECT id, xxhash64(id, 1) % {keys} AS user, abs(xxhash64(id, 2)) % 10 AS kind,
-            timestamp_micros(1767225600000000 + abs(xxhash64(id, 3)) % (10 * 86400000000L)) AS ts FROM range({rows})"""
-    ).withColumn("day", F.to_date("ts")).write.parquet(folder)
-    spark.read.parquet(folder).createOrReplaceTempView("trips")
+    path = bench.cache / "events" / f"trips-{rows}-{keys}.parquet"
+    if not path.exists():
+        bench.spark.sql(
+            f"""SELECT id, xxhash64(id, 1) % {keys} AS user, abs(xxhash64(id, 2)) % 10 AS kind,
+                timestamp_micros(1767225600000000 + abs(xxhash64(id, 3)) % (10 * 86400000000L)) AS ts
+                FROM range({rows})"""
+        ).withColumn("day", F.to_date("ts")).write.parquet(str(path))
+    bench.spark.read.parquet(str(path)).createOrReplaceTempView("trips")
 
 
-def seconds(spark: SparkSession, statement: sase.Statement) -> float | None:
-    """Of the second run; None if it takes too long."""
-
-    def run() -> float:
-        started = time.perf_counter()
-        rows: DataFrame = statement.run()
-        rows.write.format("noop").mode("overwrite").save()
-        return time.perf_counter() - started
-
-    try:
-        with cancelled_after(spark, LIMIT):
-            first = run()
-        if first > LIMIT / 3:
-            return first
-        with cancelled_after(spark, LIMIT):
-            return run()
-    except OverLimit:
-        return None
+def _told(found: DataFrame) -> tuple[int, int]:
+    """How many rows there are, and what they are."""
+    hashed = F.xxhash64(*(F.col(name).cast("string") for name in found.columns)).cast("decimal(38, 0)")
+    row = found.agg(F.count(F.lit(1)), F.sum(hashed)).first()
+    assert row is not None
+    return int(row[0]), int(row[1] or 0)
 
 
-def main(rows: int = 1_000_000, *keys: int) -> None:
-    spark = session()
-    spark.conf.set("spark.sql.session.timeZone", "UTC")
-    print(f"{rows:,} rows; seconds as a pattern, by Spark's own join, and what was chosen")
-    for count in keys or (1_000, 20_000):
-        trips(spark, rows, count)
-        for name, text in SHAPES.items():
-            chosen = sase.compile_sql(text).compiled.statement
-            ours, own = sase.compile_sql(text, joins="always"), sase.compile_sql(text, joins="never")
-            if not ours.compiled.statement.joins:
-                print(f"{name:<36} {count:>7,} keys  {ours.compiled.statement.left[0].reason}")
-                continue
-            one, other = seconds(spark, ours), seconds(spark, own)
-            ratio = f"{(other or LIMIT) / one:5.1f}x{'' if other else ' or more'}" if one else ""
-            shown = [f"{each:6.2f}" if each else f"> {LIMIT:.0f}" for each in (one, other)]
-            print(
-                f"{name:<36} {count:>7,} keys  {shown[0]}  {shown[1]}  {ratio}  {'pattern' if chosen.joins else 'own'}"
-            )
+def _shown(entry: Result) -> str:
+    return f"{min(entry['seconds']):.2f} s" if entry["seconds"] else f"more than {entry['limit']:.0f} s"
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+# ---- the report ---------------------------------------------------------------------------------
+
+
+def section(results: Results) -> str:
+    """What docs/benchmarks.md says about them; empty where nothing has been measured."""
+    found = [each for keys in KEYS if (each := results.load(SelfJoins(0, keys, 0).name))]
+    if not found:
+        return ""
+    lines = [
+        "|  | keys | as a pattern | Spark's own join | which is | chosen |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for result in found:
+        for shape, entry in result["shapes"].items():
+            ours, own = entry["always"], entry["never"]
+            ratio = ""
+            if ours["seconds"]:
+                least = "" if own["seconds"] else "more than "
+                ratio = f"{least}{min(own['seconds'], default=result['limit']) / min(ours['seconds']):.1f}×"
+            cells = [shape, f"{result['keys']:,}", _shown(ours), _shown(own), ratio, entry["chosen"]]
+            lines.append(f"| {' | '.join(cells)} |")
+    rows = f"{found[0]['rows']:,} rows of ten days"
+    about = f"{rows}; both give the same rows. `sase.sql` takes what is expected to be faster."
+    return "\n".join(["## Joins in the order of time", "", about, "", *lines]) + "\n"

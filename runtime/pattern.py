@@ -66,6 +66,10 @@ class Pattern:
     window_in_construction: bool = True
     stacks: bool = True
     """False is the paper's baseline: construction looks at every event of the window, whatever it could fill."""
+    one_per: str | None = None
+    """Of the sequences that have the same event for this variable, one is enough: the others may be left out."""
+    one_per_group: bool = False
+    """One is enough of all sequences of a group."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -210,6 +214,8 @@ class Group:
     groups: tuple[Group, ...] = ()
     collect: bool = False
     name: str | None = None
+    some: bool = False
+    """Of what it collects, one binding is enough: whether there is any is all that is asked."""
 
 
 @dataclass(frozen=True)

@@ -237,12 +237,13 @@ class Mapped:
 Trail = tuple[Mapped, ...]
 
 
-def answer(clause: Clause, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """What the clause gives for one partition, in order. A row of the input, where one is shown, is under `row`."""
+def answer(clause: Clause, rows: Sequence[Row], starts: int | None = None) -> list[dict[str, Any]]:
+    """What the clause gives for one partition, in order. A row of the input, where one is shown, is under `row`.
+    `starts` is where the starts of matches end, if that is not at the end of the rows."""
     found: list[dict[str, Any]] = []
     at, number, seen = 0, 0, -1  # `seen`: the last row that is part of a match
     one = clause.rows.startswith("ONE")
-    while at < len(rows):
+    while at < (len(rows) if starts is None else starts):
         trail = first_match(clause, rows, at, number + 1)
         if trail is None:
             if "UNMATCHED" in clause.rows and at > seen:

@@ -106,6 +106,8 @@ class Duck:
             structs.append((output.name, fields, kinds))
         columns_of = ", ".join(f'"{name}" STRUCT({kinds})' for name, _, kinds in structs)
         self.connection.execute(f"CREATE OR REPLACE TABLE {view.marker} ({columns_of})")
+        if query.one_per is not None:  # any match of those that bind the same event must do: here it is the last
+            found = list({dict(match.bound)[query.one_per]: match for match in found}.values())
         for match in found:
             events_of = {name: taking_part[number] for name, number in match.bound}
             values = [{field: events_of[name][field] for field in fields} for name, fields, _ in structs]
@@ -190,7 +192,8 @@ def random_statement(random: Random) -> str:
     elif joins and len(names) > 1:
         source = " CROSS JOIN ".join(f"ev {name}" for name in names)
     columns = ", ".join(f"{name}.id AS {name}_id, {name}.{random.choice(['k', 'v', time])}" for name in names)
-    shown = random.choice([columns, columns, "a.k, count(*) AS n", f"DISTINCT {names[-1]}.k, {names[-1]}.v"])
+    one = random.choice(names)
+    shown = random.choice([columns, columns, "a.k, count(*) AS n", f"DISTINCT {one}.k, {one}.v"])
     grouped = " GROUP BY a.k" if "count" in shown else ""
     return f"SELECT {shown} FROM {source}{joins} WHERE {' AND '.join(parts)}{grouped}"
 

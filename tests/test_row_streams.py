@@ -91,14 +91,14 @@ def anchored(pattern: Pattern) -> bool:
     )
 
 
-def streamed(random: Random, bounded: bool) -> Clause:
-    """A random clause that a stream takes."""
+def streamed(random: Random, bounded: bool, ahead: bool = False) -> Clause:
+    """A random clause that a stream takes; `ahead` says whether one with a window has NEXT, too."""
     while True:
         clause = random_clause(random, running=random.random() < 0.4)
         if anchored(clause.pattern) or (bounded and longest(clause.pattern) > 5):
             continue
         clause = replace(clause, within=None if bounded else ("t", random.randint(1, 9)))
-        if not bounded:
+        if not bounded and not ahead:
             clause = replace(
                 clause,
                 define={name: looking_back(each) for name, each in clause.define.items()},
@@ -225,6 +225,33 @@ def agree(seed: int, jit: bool = False) -> None:
     if found != "error":
         assert bucket.remembered <= bucket.task.context * len(groups)
         assert bucket.wake == (FOREVER if bucket.remembered else None)
+
+
+def test_a_row_whose_next_one_is_not_there_yet_waits_for_it() -> None:
+    """NEXT with a window: what began before the last rows is what it is in batch, and those wait, whatever the time."""
+    looking_ahead = 0
+    for seed in range(70_020, 70_020 + tries(40)):
+        random = Random(seed)
+        clause = streamed(random, bounded=False, ahead=True)
+        plan, module = compiled(clause)
+        ahead = task_of(plan, module, jit=False).ahead
+        looking_ahead += ahead > 0
+        groups = [random_rows(random) for _ in range(random.randint(1, 3))]
+        lengths = [len(rows) for rows in groups]
+        for rows in groups:
+            rows += [{"t": rows[-1]["t"] + 50, "x": random.choice([0, 1, None]), "y": at} for at in range(ahead)]
+        groups = numbered(groups)
+        where = f"seed {seed}\n{text_of(clause, 't', ['g'], ['t'])}\n{groups}"
+        parts = enumerate(zip(groups, lengths, strict=True))
+        try:
+            wanted = [{"g": g, **row} for g, (rows, length) in parts for row in answer(clause, rows, length)]
+        except SkipError:
+            continue
+        rows, bucket = followed(clause, groups, random, jit=False)
+        assert ordered(rows) == ordered(wanted), where
+        assert bucket.remembered <= (bucket.task.context + ahead) * len(groups), where
+        assert bucket.wake == (FOREVER if bucket.remembered else None), where
+    assert looking_ahead > tries(40) // 4
 
 
 @pytest.mark.parametrize("block", range(2))

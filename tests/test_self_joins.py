@@ -378,3 +378,27 @@ def test_spark_s_own_join_may_be_as_fast(tables: Duck) -> None:
 
     assert left(10) == []
     assert left(500_000) == ["Spark's own join is as fast here"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT DISTINCT a.id, upper(a.kind) AS u FROM ev a, ev b WHERE a.k = b.k AND {}", "for each a"),
+        ("SELECT DISTINCT b.v FROM ev a, ev b WHERE {} ORDER BY b.v LIMIT 3", "for each b"),
+        ("SELECT DISTINCT a.k FROM ev a, ev b WHERE a.k = b.k AND {}", "for each key"),
+        ("SELECT a.id FROM ev a, ev b WHERE {}", ""),
+        ("SELECT DISTINCT a.id, b.id AS o FROM ev a, ev b WHERE {}", ""),
+        ("SELECT DISTINCT a.k, count(*) AS n FROM ev a, ev b WHERE {} GROUP BY a.k", ""),
+        ("SELECT DISTINCT a.k, sum(a.v) OVER () AS n FROM ev a, ev b WHERE {}", ""),
+        ("SELECT DISTINCT a.k, rand() AS r FROM ev a, ev b WHERE {}", ""),
+        # Spark decides about whole matches.
+        ("SELECT DISTINCT a.id FROM ev a, ev b WHERE {} AND a.v IN (SELECT v FROM ev WHERE v > b.v)", ""),
+        ("SELECT DISTINCT a.id FROM ev a, ev b WHERE {} AND concat(a.kind, b.kind) = 'AB'", ""),
+    ],
+)
+def test_of_what_distinct_makes_one_row_one_match_is_enough(tables: Duck, text: str, told: str) -> None:
+    filled = text.format("a.t < b.t AND b.t < a.t + 5")
+    compiled = compile_statement(filled, "q.sql", "spark", version="0", joins=Joins(tables.tables, always=True))
+    assert compiled.statement.joins, compiled.statement.left
+    found = [line.partition(", one ")[2] for line in compiled.explain().splitlines() if ", one for each" in line]
+    assert found == ([f"{told} is enough"] if told else [])

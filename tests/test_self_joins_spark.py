@@ -38,6 +38,10 @@ STATEMENTS = [
        SELECT p.* FROM x p
        WHERE v > 0 AND NOT EXISTS (SELECT 1 FROM ev q WHERE p.k = q.k AND p.w < q.t AND q.t < p.w + 5)
        UNION ALL SELECT p.* FROM x p LEFT SEMI JOIN other o ON o.k = p.k AND o.w < p.w AND o.w >= p.w - 3""",
+    # Existence: one match is enough of each row, or of each key; not so where Spark decides about matches.
+    "SELECT DISTINCT a.id, a.v FROM ev a, ev b WHERE a.k = b.k AND a.t < b.t AND b.t < a.t + 5 AND a.v <> b.v",
+    """SELECT DISTINCT b.k FROM ev a, ev b, ev c WHERE a.k = b.k AND b.k = c.k
+       AND a.t < b.t AND b.t < c.t AND c.t < a.t + 6""",
     """SELECT DISTINCT b.k FROM ev a, ev b LEFT ANTI JOIN other n ON n.k = a.k AND n.w > a.t AND n.w < b.t
        WHERE a.k = b.k AND b.t - a.t BETWEEN 1 AND 6 AND b.v IS NOT NULL
        AND NOT EXISTS (SELECT 1 FROM ev m WHERE m.k = b.k AND m.t >= a.t AND m.t < b.t AND m.kind = 'C')""",

@@ -22,7 +22,7 @@ import org.apache.flink.table.api.bridge.java.StreamTableEnvironment;
 import org.apache.flink.types.Row;
 
 public final class FlinkRows {
-    static final int WARM_UP = 50_000;
+    static final int WARM_UP = 10_000;
     static final int COLUMNS = 4;
     static LongBuffer rows; // the source of the one JVM that runs everything: no file is read while the clock runs
 

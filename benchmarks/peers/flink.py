@@ -55,14 +55,14 @@ def prepare(bench: Bench, task: Task) -> Run:
     return started(bench, _SOURCE, arguments)
 
 
-def started(bench: Bench, source: Path, arguments: list[str]) -> Run:
+def started(bench: Bench, source: Path, arguments: list[str], start_up: float = _START_UP) -> Run:
     """A program that prints how much it has found, and in how many seconds."""
     classes = os.pathsep.join([str(_classes(bench.cache, source)), *map(str, _jars(bench.cache))])
     java = ["java", f"-Xmx{bench.memory_mb}m", *_OPENS, "-cp", classes, source.stem, *arguments]
 
     def run(limit: float, *, count: bool) -> Taken:
         try:
-            answer = subprocess.run(java, capture_output=True, text=True, timeout=limit + _START_UP)
+            answer = subprocess.run(java, capture_output=True, text=True, timeout=limit + start_up)
         except subprocess.TimeoutExpired:
             raise OverLimit from None
         if answer.returncode:

@@ -322,6 +322,11 @@ class BoundQuery:
     """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
     grouped: Grouping | None = None
     """The outputs are aggregates over all matches of a group."""
+    some: frozenset[str] = frozenset()
+    """Of these collected variables nothing is asked but whether there is an event: one is as good as all."""
+    one_per: str | None = None
+    """Results tell of this variable's event only, and equal ones are one: of the matches of each such event, one is as
+    good as all."""
     furthest: bool = False
     """Of each key, one sequence is wanted: that which fills the most variables, from the first one on, be it complete
     or not. What the others would add to it is NULL."""

@@ -301,7 +301,9 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             checks = "".join(f", {clause_text(clause)}" for clause in step.where)
             furthest = ", as far as each key gets" if step.furthest else ""
             names = (f"{name}{query.loops.get(name, '')}" for name in step.positive)
-            yield "kernel", f"{' → '.join(names)}{checks}{furthest}"
+            enough = f", one for each {step.one_per} is enough" if step.one_per is not None else ""
+            enough = ", one for each key is enough" if step.one_per_group else enough
+            yield "kernel", f"{' → '.join(names)}{checks}{furthest}{enough}"
             for state in step.negated:
                 conditions = ", ".join(map(clause_text, state.where))
                 yield "kernel", f"no {state.variable}" + (f" with {conditions}" if conditions else "")
@@ -372,7 +374,8 @@ def _group_line(group: Group) -> str:
     conditions = ", ".join(map(clause_text, group.where))
     unless = "".join(f", unless {_group_line(inner).removeprefix('no ')}" for inner in group.groups)
     where = f" with {conditions}" if conditions else ""
-    return f"{'all' if group.collect else 'no'} {order_text(group.variables, own)}{where}{unless}"
+    how = "some" if group.some else "all" if group.collect else "no"
+    return f"{how} {order_text(group.variables, own)}{where}{unless}"
 
 
 def clause_text(clause: Clause) -> str:

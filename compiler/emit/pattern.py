@@ -63,6 +63,10 @@ def _sequence(kernel: Kernel, window: bool) -> list[str]:
         lines += ["where=(", *_clauses(kernel.where, 4), "),"]
     if not kernel.stacks:
         lines.append("stacks=False,")
+    if kernel.one_per_group:
+        lines.append("one_per_group=True,")
+    elif kernel.one_per is not None:
+        lines.append(f"one_per={literal(kernel.one_per)},")
     if kernel.loops:
         lines.append(f"loops={literal(dict(kernel.loops))},")
     if kernel.totals is not None:
@@ -127,6 +131,7 @@ def _branch(branch: Branch, window: Window | None) -> Call:
 def _group(group: Group, window: Window | None) -> Call:
     collect = ["collect=True"] if group.collect else []
     collect += [f"name={literal(group.name)}"] if group.name else []
+    collect += ["some=True"] if group.some else []
     return Call("Group(", [literal(group.variables), *_relations(group, window), *collect])
 
 

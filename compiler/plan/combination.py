@@ -154,6 +154,7 @@ class CombinationPlanner(Columns):
             where=(*self.group_checks(each), *self.group_key_checks(each, branch)),
             groups=tuple(self.group(inner, branch, names) for inner in each.groups),
             collect=group.fold != "none",
+            some=group.fold != "none" and self.query.some.issuperset(group.variables),
         )
 
     def brought(self, bindings: Bindings, branch: BranchPlan) -> Group:

@@ -77,6 +77,8 @@ class Group:
     collect: bool
     name: str | None = None
     """Where its bindings come, for Spark to decide which of them forbid a match."""
+    some: bool = False
+    """Of what it collects, one binding is enough."""
 
     @property
     def clauses(self) -> Iterator[Clause]:
@@ -258,6 +260,10 @@ class Kernel:
     stacks: bool
     time: str
     """The column by which it knows the time: one of ours, in ticks, where Spark computes with it, too."""
+    one_per: str | None = None
+    """Of the sequences with one event for this variable, it may leave out all but one,"""
+    one_per_group: bool = False
+    """or of those of one key."""
     furthest: bool = False
     """Of each key, it finds one sequence, complete or not."""
     totals: tuple[Total, ...] | None = None

@@ -75,6 +75,8 @@ class _Planner(Columns):
         looked_up = [component for component, _ in pairs]
         negation = [*self.anti_joins()] if not self.stream else [test for _, test in pairs if test.told]
         decide = [*self.decide()]
+        if kernel is not None and not (selection or negation or decide or kernel.cross):
+            kernel = self.one_of_many(kernel)
         self.check_stream(selection)
         self.check_stream(negation)
         result = self.result()
@@ -106,6 +108,15 @@ class _Planner(Columns):
             roles=self.names.roles,
             flags=self.flags,
         )
+
+    def one_of_many(self, kernel: Kernel) -> Kernel:
+        """Where the kernel decides everything, it may stop at the first match of those that give equal results."""
+        name = self.query.one_per
+        if name is None:
+            return kernel
+        shown = {column.name for output in self.query.returns or () for column in scalars.columns(output.value)}
+        keys = {test.attribute(name) for test in self.plan.scan.partition}
+        return replace(kernel, one_per=name, one_per_group=shown <= keys)
 
     def counted(self, kernel: Kernel) -> PhysicalPlan:
         """No match is built: the kernel adds up what all of them come to."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
-from sase.compiler.core.rows import Anchor, At, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
+from sase.compiler.core.rows import Anchor, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
 from sase.compiler.plan.rows import place
-from sase.compiler.plan.statement import PlannedStatement, PlannedView
+from sase.compiler.plan.statement import PlannedStatement, PlannedView, used_by
 
 _AT_REST = "leave it out, or run the statement on tables at rest"
 _PER_ROW = "write the matches somewhere, and ask that table"
@@ -26,14 +26,28 @@ def refuse_on_stream(statement: PlannedStatement) -> None:
         message = "there is no MATCH_RECOGNIZE: a stream of plain SQL is Spark's own"
         found = [Diagnostic(message, whole, "give the text to spark.sql, over a streaming view")]
     elif len(statement.views) > 1:
-        message = "a stream has one MATCH_RECOGNIZE: matches come when they are decided, and no longer in order"
-        second = statement.views[1].plan.clause.span
-        found = [Diagnostic(message, second, "write the matches of one clause somewhere, and follow them with another")]
+        found = [_second(statement)]
     else:
         (view,) = statement.views
         found = [*_of_clause(view.plan.clause), *_of_queries(statement, view, whole)]
     if found:
         raise SaseError(found, statement.text, statement.filename)
+
+
+def _second(statement: PlannedStatement) -> Diagnostic:
+    """Why there is one clause: of two, one reads the matches of the other, or both stand side by side."""
+    second = statement.views[1]
+    if any(used_by(view.reads, statement.views) for view in statement.views):
+        message = "a stream has one MATCH_RECOGNIZE: matches come when they are decided, and no longer in order"
+        return Diagnostic(
+            message, second.plan.clause.span, "write the matches of one clause somewhere, and follow them with another"
+        )
+    return Diagnostic(
+        "a stream has one MATCH_RECOGNIZE: a second one would read the stream again, tell of late rows twice, and find "
+        "its matches at other times",
+        second.plan.clause.span,
+        "run a statement for each clause, with an output and a checkpoint of its own, and unite or join these",
+    )
 
 
 def streamed_table(view: PlannedView) -> str | None:
@@ -71,15 +85,6 @@ def _of_clause(clause: RowClause) -> Iterator[Diagnostic]:
             clause.span if first is None else place(first.expression, clause.span),
             "put the time first in ORDER BY; compute it in a subquery before the clause, if it is no column",
         )
-    for expression in (*clause.define.values(), *(measure.expression for measure in clause.measures)):
-        for part in expression.walk():
-            if isinstance(part, At) and part.step > 0 and clause.within is not None:
-                yield Diagnostic(
-                    "NEXT waits for a row that may never come, and WITHIN ends by the clock",
-                    place(part, clause.span),
-                    "look back instead: give the row behind it a variable of its own, whose condition has PREV; or "
-                    "leave out WITHIN, where the pattern is of bounded length",
-                )
 
 
 def _endless(node: Node) -> Iterator[Repeat]:

@@ -73,8 +73,9 @@ FRAME, COUNTER = range(2)
 BEGIN, END, BRANCH = range(3)
 """Columns of `Program.frames` and, with the branch, of `Program.walks`: a run of steps."""
 
-FOLDED, OF_BRANCH, COLUMN = range(3)
-"""Columns of `Program.folds`: a group that collects, its branch, and where the rows of its first variable go."""
+FOLDED, OF_BRANCH, COLUMN, SOME = range(4)
+"""Columns of `Program.folds`: a group that collects, its branch, where the rows of its first variable go, and 1 if one
+binding is enough."""
 
 LATEST, EARLIEST, AT, DERIVED = range(4)
 """Kinds of instants."""
@@ -97,7 +98,7 @@ class Program(NamedTuple):
     instants: Ints  # [branch, 3]
     bound: Ints  # the positive variables of each branch, as state bits
     back: Ints  # how long before the latest row a variable's candidates can be, at most
-    folds: Ints  # [group that collects, 3]
+    folds: Ints  # [group that collects, 4]
     collected: int  # how many variables are collected
     indices: Ints  # [index, 2]: a variable, and the term by which its rows may be sorted
     partners: Ints  # [equality, 6]: see `candidates`
@@ -440,6 +441,8 @@ def walk(program: Program, events: Events, walks: Walks, matches: Ints, out: Int
                     return found
                 out[c, offsets[c, found + 1]] = chosen[steps[i, VARIABLE]]
                 offsets[c, found + 1] += 1
+            if folds[fold - 1, SOME]:
+                level = -1
             continue
         branch = table[cursor[WALK] - 1, BRANCH]
         earliest = time[cursor[NEXT]]

@@ -139,6 +139,7 @@ def _tables(pattern: Pattern, columns: Sequence[str]) -> Query:
         checks=np.searchsorted(sorted(depths), np.arange(last + 2)),
         numbers=np.array(order, np.int64),
         negated=np.array(negated, np.int64).reshape(-1, 7),
+        wanted=len(pattern.positive) if pattern.one_per_group else number.get(pattern.one_per or "", -1),
     )
 
 

@@ -140,7 +140,7 @@ class _Builder:
             instants=_table([self.instant(branch) for branch in self.pattern.branches], 3),
             bound=np.array([self.bits(branch.variables) for branch in self.pattern.branches], np.int64),
             back=np.array([min(ticks, MOST) for ticks in self.back], np.int64),
-            folds=_table(self.folds, 3),
+            folds=_table(self.folds, 4),
             collected=self.collected,
             indices=_table(list(self.indices), 2),
             partners=_table(list(self.partners()), 6),
@@ -181,7 +181,8 @@ class _Builder:
             self.walks.append([begin, end, number])
         for group in branch.groups:
             if group.collect:
-                self.folds.append([self.group(order, group), number, self.column[group.name or group.variables[0]]])
+                column = self.column[group.name or group.variables[0]]
+                self.folds.append([self.group(order, group), number, column, int(group.some)])
 
     def reach_back(self, branch: Branch) -> None:
         """How long before the latest row each variable's candidates can be, in this branch or another."""

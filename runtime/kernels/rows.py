@@ -15,8 +15,8 @@ with the rows from its first on.
 
 With WITHIN, a bit is not enough: the rest must be completed within the window, which depends on where the match began.
 There `reach[i, p]` is the first row on which a match that takes row i with position p can end. The window of a start is
-a range of rows, and a position is live if its reach lies in there. No row will follow before the time `known`: so a
-start whose window has ended by then is decided, as if its group were not open.
+a range of rows, and a position is live if its reach lies in there. No row of a group will follow before its time
+`known`: so a start whose window has ended by then is decided, as if its group were not open.
 
 Invariants
 ----------
@@ -99,14 +99,14 @@ class Rows(NamedTuple):
     begun: Ints  # [group] 1: rows of it have gone before,
     number: Ints  # [group] and the last match among them had this number
     open: Ints  # [group] 1: more rows of it may follow,
-    known: int  # and none of them before this time
+    known: Ints  # [group] and none of them before this time
 
 
 def in_one_piece(symbols: Ints, groups: Ints, time: Ints, begun: bool, number: int, goes_on: bool) -> Rows:
     """A chunk of a partition: rows of the first group may have gone before, and rows of the last one may follow."""
     flags = np.zeros((3, len(groups) - 1), np.int64)
     flags[0, 0], flags[1, 0], flags[2, -1] = begun, number, goes_on
-    return Rows(symbols, groups, time, flags[0], flags[1], flags[2], BEGINNING)
+    return Rows(symbols, groups, time, flags[0], flags[1], flags[2], np.full(len(groups) - 1, BEGINNING))
 
 
 class Ends(NamedTuple):
@@ -326,7 +326,7 @@ def walk(
             group += 1
             counted = rows.number[group] if group < count else 0
             continue
-        goes_on = rows.open[group] == 1 and (within == 0 or time[row] + within > rows.known)
+        goes_on = rows.open[group] == 1 and (within == 0 or time[row] + within > rows.known[group])
         if matches == len(start) or (matches > 0 and used + stop - row > len(label)):
             status = FULL
             break
@@ -523,14 +523,15 @@ def _compiled() -> dict[str, Any] | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
+    # A call would pass all tables, and count their references, at each step: the search would take twice as long.
     for helper in (*HELPERS, _search):
-        register_jitable(helper)
+        register_jitable(forceinline=True)(helper)
     types: Any = numba.types
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
     tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer, given], Tables)
-    rows = named([given] * 6 + [integer], Rows)
+    rows = named([given] * 7, Rows)
     ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
 
     def compiled(function: Any, *arguments: Any) -> Any:

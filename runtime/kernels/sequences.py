@@ -32,6 +32,9 @@ Construction binds variables backwards, the last state's first. `chosen[v]` is t
 depth <= v < positives (and, while a negated event is on trial, for its own variable).
     low[d] .. at[d]     the candidates of stack d still to be tried for the current choice of d + 1 and later, both
                         inclusive. The walk goes down from at[d] and has ended when at[d] < low[d].
+Where one sequence is as good as all of those that `wanted` does not tell apart, a walk goes on behind it: with the next
+candidate for the wanted variable, or the next group.
+    done[row]           1: a sequence with this event for the wanted variable has been reported
 No walk is open when depth is the last state. Everything that outlives a call is in `Stacks`, so `construct` returns
 whenever `out` is full, and the next call goes on where it stopped.
 
@@ -91,6 +94,7 @@ class Query(NamedTuple):
     checks: Ints  # the clauses of WHERE that are decided at depth d: checks[d] .. checks[d + 1]
     numbers: Ints  # clause c of WHERE is the pattern's numbers[c]
     negated: Ints  # [component, 7]; its clauses CLAUSE .. CLAUSE_END are a conjunction
+    wanted: int = -1  # the variable of whose events one sequence each is enough; `positives`: one of each group
 
 
 class Events(NamedTuple):
@@ -128,6 +132,7 @@ class Stacks(NamedTuple):
     end: Ints
     limit: Ints
     counters: Ints  # laid out as in `Counters`
+    done: Ints
 
 
 class Counters(NamedTuple):
@@ -301,7 +306,7 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
     positives, within, prune, cut = query.positives, query.within, query.prune, query.cut
     basic, states = query.basic, events.states
     atoms, clauses, negated = query.atoms, query.clauses, query.negated
-    checks, numbers = query.checks, query.numbers
+    checks, numbers, wanted, done = query.checks, query.numbers, query.wanted, stacks.done
     position, time, groups, terms = events.position, events.time, events.groups, events.terms
     top, base, instance, rip, cursor = stacks.top, stacks.base, stacks.instance, stacks.rip, stacks.cursor
     low, at, chosen, counters = stacks.low, stacks.at, stacks.chosen, stacks.counters
@@ -322,6 +327,8 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
             chosen[depth] = instance[candidate]
             if basic and not (states[chosen[depth]] >> depth) & 1:
                 counters[visited + depth] -= 1
+                continue
+            if depth == wanted and done[chosen[depth]] == 1:
                 continue
         else:
             candidate = cursor[NEXT]
@@ -379,6 +386,13 @@ def construct(query: Query, events: Events, stacks: Stacks, out: Ints) -> int:
             for s in range(positives):
                 out[found, s] = chosen[s]
             found += 1
+            if wanted == positives:
+                depth = last
+                while cursor[NEXT] < top[last] and instance[cursor[NEXT]] < groups[cursor[GROUP] + 1]:
+                    cursor[NEXT] += 1
+            elif wanted >= 0:
+                depth = wanted
+                done[chosen[wanted]] = 1
             continue
 
         # Open the walk over the predecessors. A negated component that bounds is asked once, with the candidate that
@@ -438,7 +452,7 @@ def _compiled() -> tuple[Any, Any] | None:
     types: Any = numba.types
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table, kept, kept_table, events = table_types()
-    query = named([integer] * 5 + [given_table, given, given, given, given_table], Query)
+    query = named([integer] * 5 + [given_table, given, given, given, given_table, integer], Query)
     stacks = named([kept] * len(Stacks._fields), Stacks)
     return (
         in_machine_code(scan, types.void(query, events, stacks)),
@@ -489,6 +503,7 @@ def new_stacks(query: Query, events: Events, counters: Ints) -> Stacks:
         end=limit[:-1].copy(),
         limit=limit[1:],
         counters=counters,
+        done=zeros(len(events.states) if 0 <= query.wanted < positives else 0),
     )
 
 

@@ -11,7 +11,7 @@ Rows of a group are decided in order, so the state of a group is its open stretc
 is not decided, those that wait for the watermark, and in front of them as many *context* rows as values look back to.
 With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
 rows have come. Where values look ahead, the last rows of a group wait for those that they look at, and the walk does
-not see them.
+not see them: there, a window has ended when the first row that waits is behind it, and no clock decides anything.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class RowBucket(RowMatcher):
     def __init__(self, task: RowStreamTask) -> None:
         super().__init__(task)
         self.stream = task
+        self.clocked = self.tables.within > 0 and not task.ahead
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
         """One micro-batch of a bucket; time and watermark are in ticks."""
@@ -114,8 +115,8 @@ class RowBucket(RowMatcher):
         fresh = flags & CONTEXT == 0
         concerned = np.zeros(int(codes.max()) + 1, np.bool)
         concerned[codes[fresh & (time >= since) & (time < watermark)]] = True
-        if within := self.tables.within:
-            concerned[codes[fresh & (time <= watermark - within)]] = True
+        if self.clocked:
+            concerned[codes[fresh & (time <= watermark - self.tables.within)]] = True
         return concerned
 
     def _sorting(self, table: pa.Table, time: Ints, codes: Ints, rows: Ints) -> Ints:
@@ -148,6 +149,10 @@ class RowBucket(RowMatcher):
         if not walked.all():
             seen = seen.filter(walked)
         groups = np.concatenate([[0], np.cumsum(size - context - waiting)])
+        known = np.full(len(size), watermark)
+        if self.tables.within and self.stream.ahead:
+            time, first = int64s(chunk, self.stream.time), edges[1:] - waiting
+            known[waiting > 0] = time[first[waiting > 0]]
         rows = Rows(
             symbols=symbols[walked],
             groups=groups,
@@ -155,7 +160,7 @@ class RowBucket(RowMatcher):
             begun=(context > 0).astype(np.int64),
             number=np.maximum.reduceat(number, edges[:-1]),
             open=np.ones(len(size), np.int64),
-            known=watermark,
+            known=known,
         )
         covered = flags[walked] & COVERED
         walk = self.walk(seen, rows, covered)
@@ -216,7 +221,7 @@ class RowBucket(RowMatcher):
         time, flags = int64s(table, self.stream.time), int64s(table, FLAGS)
         waiting = time[time >= watermark]
         wake = int(waiting.min()) + 1 if len(waiting) else FOREVER
-        if self.tables.within:
+        if self.clocked:
             # The first row of an open stretch is a start; the others are decided later, or by its match.
             undecided = time[(flags & CONTEXT == 0) & (time < watermark)]
             wake = min(wake, int(undecided.min(initial=FOREVER - self.tables.within)) + self.tables.within)

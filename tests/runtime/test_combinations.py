@@ -100,6 +100,31 @@ def test_same_matches_as_a_brute_force(data: st.DataObject) -> None:
     assert Counter(compiled) == Counter(found(replace(task, jit=False), rows, random.choice([2, 64])))
 
 
+@given(st.data())
+def test_one_of_what_a_group_collects_may_be_enough(data: st.DataObject) -> None:
+    """The same matches, with one binding of each group that has any."""
+    pattern = data.draw(combinations())
+    seed = data.draw(st.integers(0, 2**32))
+    rows = random_rows(pattern, Random(seed).choice([8, 12, 16]), seed)
+    branches = [
+        replace(branch, groups=tuple(replace(group, some=group.collect) for group in branch.groups))
+        for branch in pattern.branches
+    ]
+    task = task_for(replace(pattern, branches=tuple(branches)), batch_rows=64)
+
+    def told(events: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+        return tuple((name, len(value) > 0 if isinstance(value, tuple) else value) for name, value in events)
+
+    every, compiled = [each.events for each in judge(pattern, rows)], [events for events, _, _ in found(task, rows, 5)]
+    assert Counter(map(told, compiled)) == Counter(map(told, every))
+    for events in compiled:
+        arrays = {name: value for name, value in events if isinstance(value, tuple)}
+        assert all(len(value) <= 1 for value in arrays.values())
+        alike = [dict(each) for each in every if told(each) == told(events)]
+        assert any(all(set(value) <= set(each[name]) for name, value in arrays.items()) for each in alike)
+    assert Counter(compiled) == Counter(events for events, _, _ in found(replace(task, jit=False), rows, 64))
+
+
 def is_accepted(branch: int, numbers: Iterable[int]) -> bool:
     """What somebody else decides about candidates, whatever it is."""
     return (branch + sum(numbers)) % 3 != 0

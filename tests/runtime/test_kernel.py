@@ -223,6 +223,27 @@ def test_same_matches_as_a_nested_loop(data: st.DataObject) -> None:
 
 
 @given(st.data())
+def test_one_of_the_sequences_that_are_alike_is_enough(data: st.DataObject) -> None:
+    """Of each event of a variable, or of each key, that is in a sequence, at least one is found; exactly one, where all
+    rows come in one chunk."""
+    pattern = data.draw(patterns())
+    rows = random_rows(pattern, data.draw(st.sampled_from([10, 18, 26])), data.draw(st.integers(0, 2**32)))
+    chunk_rows = data.draw(st.sampled_from([2, 5, 64]))
+    variable = data.draw(st.sampled_from([None, *pattern.positive]))
+    some = replace(pattern, one_per=variable, one_per_group=variable is None)
+    task = task_for(some, chunk_rows=chunk_rows, batch_rows=data.draw(st.sampled_from([1, 64])))
+
+    def told(match: Match) -> object:
+        return rows[match[0]]["key"] if variable is None else match[pattern.positive.index(variable)]
+
+    every, compiled = set(nested_loop(pattern, rows)), found(task, rows)
+    assert set(compiled) <= every
+    assert set(map(told, compiled)) == set(map(told, every))
+    assert chunk_rows < 64 or len(compiled) == len(set(map(told, every)))
+    assert compiled == found(replace(task, jit=False), rows)
+
+
+@given(st.data())
 def test_multi_pais_drops_no_sequence_that_agrees(data: st.DataObject) -> None:
     """Events that agree with no instance of the previous stack are not pushed; superfluous sequences may remain."""
     pattern = data.draw(patterns())

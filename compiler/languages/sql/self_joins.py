@@ -287,7 +287,25 @@ class _Lowering:
             raise LeftAlone(error.diagnostics[0].message) from None
         except CatalogError as error:
             raise LeftAlone(str(error)) from None
-        return SelfJoin(replace(query, whole=True), types.reads(), rest, self.steady)
+        some = frozenset(each.alias.name for each in groups if not each.negated)
+        query = replace(query, whole=True, one_per=self.one_per(rest), some=some)
+        return SelfJoin(query, types.reads(), rest, self.steady)
+
+    def one_per(self, rest: exp.Select) -> str | None:
+        """The alias that SELECT DISTINCT tells of, if there is one, and nothing else is asked of the matches."""
+        distinct = rest.args.get("distinct")
+        only = {"expressions", "distinct", "from_", "with_", "kind", "order", "limit", "offset"}
+        if (
+            distinct is None
+            or distinct.args.get("on")
+            or any(rest.args[name] for name in rest.args if name not in only)
+        ):
+            return None
+        if any(isinstance(node, exp.AggFunc | exp.Window) for node in rest.walk()) or any(nondeterministic(rest)):
+            return None
+        owners = [self.names.owner(column)[0] for column in rest.find_all(exp.Column)]
+        named = {None if owner is None else owner.name for owner in owners}
+        return named.pop() if len(named) == 1 else None
 
     def is_of_time(self, bound: Bound) -> bool:
         return all(self.times.get(name) == column for name, column in (bound.earlier, bound.later))
