@@ -30,7 +30,8 @@ from sase.runtime.operator.words import (
     zeros_of,
 )
 
-OWN, COPY, TOTAL = 2, 1, 0
+TOTAL = -1
+"""What a row is: a slice's totals, or twice the number of its type, and one more if it is the slice's own to answer."""
 FIRST = -(2**63)
 """The time of a slice's totals: they come before all its rows."""
 
@@ -49,11 +50,13 @@ class Running:
 
 @dataclass(frozen=True)
 class Task:
-    """`columns` are those of the events, by their names; rows have them under their numbers. The type of a row is a
-    number, too: its place among `kinds`."""
+    """`columns` are those of the events that rows have under their numbers. Each row has its time as `ticks`, its
+    `slice`, and in `what` its type, as a place among `kinds`."""
 
     running: tuple[Running, ...]
     columns: tuple[str, ...]
+    moment: str
+    """The events' time: the ticks say it, if it is not among the columns."""
     type: str
     kinds: tuple[str, ...]
     tie_breaker: str | None
@@ -62,6 +65,8 @@ class Task:
     within: int | None
     jit: bool = True
     chunk_rows: int = 262_144
+    kept: tuple[str, ...] = ()
+    """What is handed back of a row, before the aggregates."""
 
     # How rows are sorted.
     time = "ticks"
@@ -70,7 +75,11 @@ class Task:
 
     @property
     def order(self) -> str | None:
-        return None if self.tie_breaker is None else str(self.columns.index(self.tie_breaker))
+        return None if self.tie_breaker is None else self.column(self.tie_breaker)
+
+    def column(self, name: str) -> str:
+        """The one that has an attribute, or says the same."""
+        return str(self.columns.index(name)) if name in self.columns else "ticks" if name == self.moment else "what"
 
 
 @dataclass(frozen=True)
@@ -290,25 +299,25 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
         end = table.num_rows if batch is None else int(np.flatnonzero(begins)[-1])
         held = None if batch is None else table.slice(end)
         table, begins = table.slice(0, end), begins[:end]
-        role = ints_of(table.column("role"))
-        whole = role == TOTAL
+        what = ints_of(table.column("what"))
+        whole = what == TOTAL
         if whole.any():
             parts = table.filter(whole)
             for slice, payload in zip(ints_of(parts.column("slice")), parts.column("payload"), strict=True):
                 bases.add(int(slice), payload.as_py())
-            table, begins, role = table.filter(~whole), begins[~whole], role[~whole]
+            table, begins, what = table.filter(~whole), begins[~whole], what[~whole]
         if table.num_rows == 0:
             continue
-        own = role == OWN
+        own = what & 1 != 0
         slices = ints_of(table.column("slice"))
-        rows = Rows(slices, ints_of(table.column("ticks")), begins, own & _is_of(task, table, task.types))
+        rows = Rows(slices, ints_of(table.column("ticks")), begins, own)
         found = [
             each.arrive(rows, values, feeds, bases)
             for each, (values, feeds) in zip(running, _fed(task, table), strict=True)
         ]
         bases.forget(int(slices[-1]))
         if own.any():
-            kept = table.select([str(each) for each in range(len(task.columns))])
+            kept = table.select(list(task.kept))
             for each, column, kind in zip(task.running, found, types, strict=True):
                 kept = kept.append_column(each.name, column.cast(kind))
             yield from (kept if own.all() else kept.filter(pa.array(own)).combine_chunks()).to_batches()
@@ -324,7 +333,7 @@ def _begins(task: Task, table: pa.Table) -> Truths:
 
 def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) -> Truths:
     among: Truths = np.array([name in types for name in task.kinds], np.bool)
-    return among[ints_of(rows.column(str(task.columns.index(task.type))))]
+    return among[ints_of(rows.column("what")) >> 1]
 
 
 def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:
@@ -337,7 +346,7 @@ def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Tru
     for each in task.running:
         if each.types not in of:
             of[each.types] = _is_of(task, rows, each.types)
-        values = rows.column(str(task.columns.index(each.attribute)))
+        values = rows.column(task.column(each.attribute))
         yield values, of[each.types] & truths_of(pc.is_valid(values))
 
 
