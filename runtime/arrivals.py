@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sase.runtime.operator.arrivals import FIRST, TOTAL, Running, Task
+from sase.runtime.operator.thinning import Tree
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -38,11 +39,13 @@ def with_arrivals(
     order: str | None,
     types: Sequence[str],
     within: int | None,
+    thinned: Tree | None = None,
     bootstrap: Callable[[], None] | None = None,
 ) -> DataFrame:
     """The events, those of `types` with the columns `running`; NULL for others, which stay where they are.
 
-    Of each event: all events of a column's types that are not after it, and less than `within` before it.
+    Of each event: all events of a column's types that are not after it, and less than `within` before it. Those of
+    `types` of which `thinned` does not hold for sure are left out.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.pandas.types import to_arrow_type
@@ -119,7 +122,7 @@ def with_arrivals(
     added = [StructField(each.name, number_type(each.result)) for each in running]
     arrow = [to_arrow_type(field.dataType) for field in added]
     kept = [*map(str, range(len(carried))), *(["ticks"] if told else []), *(["what"] if len(types) > 1 else [])]
-    task = replace(task, kept=tuple(kept))
+    task = replace(task, kept=tuple(kept), thinned=thinned)
     schema = StructType([*(rows.schema[name] for name in kept), *added])
     answered = (
         rows.unionByName(parts, allowMissingColumns=True)
@@ -129,7 +132,9 @@ def with_arrivals(
     again = {name: F.col(str(at)) for at, name in enumerate(carried)}
     if told:
         again[time] = F.timestamp_micros("ticks") if told == "timestamp" else F.col("ticks").cast(told)
-    again.setdefault(type, F.lit(kinds[0]) if len(types) == 1 else F.get(_array(kinds), F.expr("CAST(what div 2 AS int)")))
+    again.setdefault(
+        type, F.lit(kinds[0]) if len(types) == 1 else F.get(_array(kinds), F.expr("CAST(what div 2 AS int)"))
+    )
     answered = answered.select(
         *(again[name].alias(name) for name in columns), *(F.col(quoted(each.name)) for each in running)
     )

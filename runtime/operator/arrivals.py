@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from sase.runtime.kernels import arrivals as k
 from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.sorting import in_order
+from sase.runtime.operator.thinning import Tree, possible
 from sase.runtime.operator.words import (
     Truths,
     decimals_of,
@@ -67,6 +69,8 @@ class Task:
     chunk_rows: int = 262_144
     kept: tuple[str, ...] = ()
     """What is handed back of a row, before the aggregates."""
+    thinned: Tree | None = None
+    """Only rows of which it may hold are handed back."""
 
     # How rows are sorted.
     time = "ticks"
@@ -79,7 +83,8 @@ class Task:
 
     def column(self, name: str) -> str:
         """The one that has an attribute, or says the same."""
-        return str(self.columns.index(name)) if name in self.columns else "ticks" if name == self.moment else "what"
+        said = {self.type: "what", self.moment: "ticks"}
+        return said[name] if name in said and name not in self.columns else str(self.columns.index(name))
 
 
 @dataclass(frozen=True)
@@ -316,10 +321,13 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
             for each, (values, feeds) in zip(running, _fed(task, table), strict=True)
         ]
         bases.forget(int(slices[-1]))
+        told = {each.name: column.cast(kind) for each, column, kind in zip(task.running, found, types, strict=True)}
+        if task.thinned is not None:
+            own &= possible(task.thinned, partial(_column, task, table, told))
         if own.any():
             kept = table.select(list(task.kept))
-            for each, column, kind in zip(task.running, found, types, strict=True):
-                kept = kept.append_column(each.name, column.cast(kind))
+            for name, column in told.items():
+                kept = kept.append_column(name, column)
             yield from (kept if own.all() else kept.filter(pa.array(own)).combine_chunks()).to_batches()
 
 
@@ -333,7 +341,8 @@ def _begins(task: Task, table: pa.Table) -> Truths:
 
 def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) -> Truths:
     among: Truths = np.array([name in types for name in task.kinds], np.bool)
-    return among[ints_of(rows.column("what")) >> 1]
+    found: Truths = among[ints_of(rows.column("what")) >> 1]
+    return found
 
 
 def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:
@@ -348,6 +357,10 @@ def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Tru
             of[each.types] = _is_of(task, rows, each.types)
         values = rows.column(task.column(each.attribute))
         yield values, of[each.types] & truths_of(pc.is_valid(values))
+
+
+def _column(task: Task, rows: pa.Table, told: dict[str, pa.Array], name: str) -> pa.Array | pa.ChunkedArray:
+    return told[name] if name in told else rows.column(task.column(name))
 
 
 def _and_last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:

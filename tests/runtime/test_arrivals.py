@@ -97,11 +97,7 @@ def in_slices(
     parts = [row for each in totals(task, iter(batches(fed, schema, batch))) for row in each.to_pylist()]
     last = max((row[3] for row in own), default=0)
     between = range(1, last + 1) if within is None else range(1, within // length)
-    bases = [
-        (None, None, FIRST, part["slice"] + after, TOTAL, part["payload"])
-        for part in parts
-        for after in between
-    ]
+    bases = [(None, None, FIRST, part["slice"] + after, TOTAL, part["payload"]) for part in parts for after in between]
     copied = []
     if within is not None:
         for row in fed:
