@@ -85,6 +85,7 @@ class Race:
                 entry["rows"] = first.rows
                 if first.seconds > SLOW:
                     entry["seconds"].append(first.seconds)
+                    entry["once"] = True
                     say(f"{contender.label}: {first.seconds:.1f} s, once")
         _agree(self.contenders, entries)
         quick = [c for c in self.contenders if entries[c.label]["status"] == "done" and not entries[c.label]["seconds"]]

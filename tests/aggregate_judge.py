@@ -28,6 +28,7 @@ from brute_force import (
     matches,
     of_types,
     place,
+    selected,
     taking_part,
     variable,
 )
@@ -74,14 +75,21 @@ class Judge(Pattern):
         self.last: Event | None = None
         self.counted: list[tuple[str, Event]] = []
         self.whole: dict[int, Branch] = {}
+        # Selection and consumption choose among results, and so behind what earlier results decide.
+        self.chosen, self.modes = self.modes, {}
+        self.consumes, self.exclusive = self.exclusive, False
 
     def results(self) -> list[tuple[Match, dict[str, Any]]]:
         """Moment by moment: what a moment decides counts from the next one on, and in its own RETURN."""
         found = matches(self._certain() if self.weighs else self, self.stream)
         answer = []
+        used: set[int] = set()
+        self.modes = self.chosen
         for moment in sorted({place(last_event(match)) for match in found}):
             now = [match for match in found if place(last_event(match)) == moment]
             now = [match for match in now if all(self.decides(part, match) for part in self.at_the_end)]
+            now = selected(self, [match for match in now if used.isdisjoint(map(id, match.bound.values()))])
+            used |= {id(event) for match in now for event in match.bound.values() if self.consumes}
             for match in now:
                 for name, event in match.bound.items():
                     if all(event is not other for known, other in self.counted if known == variable(name)):

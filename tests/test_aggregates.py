@@ -81,7 +81,8 @@ PROBABILITIES = [
 ]
 
 
-# With a start, of earlier variables, of keys, in any order, with what has arrived, with negation, in RETURN alone.
+# With a start, of earlier variables, of keys, in any order, with what has arrived, with negation, in RETURN alone; and
+# where results use up their events.
 RESULTS = [
     "EVENT SEQ(A a, B b) WHERE b.v > coalesce(avg+(b.v), 0)",
     "EVENT SEQ(A a, B b) WHERE [id] AND b.v > coalesce(avg+(b.v), 0) WITHIN 6",
@@ -92,6 +93,7 @@ RESULTS = [
     "EVENT B b WHERE b.x <> coalesce(avg+(b.x), 0) WITHIN 5",
     "EVENT OR(SEQ(A a, B b), SEQ(C c, B b)) WHERE b.v - 1 < coalesce(min+(c.v), b.v) OR b.v = 3 WITHIN 6",
     "EVENT SEQ(A a, B b) WITHIN 3 RETURN a.number AS a, b.number AS b, avg+(b.x) AS mean, count+(a.v) AS many",
+    "EVENT SEQ(last A a, B b) WHERE b.v >= coalesce(avg+(b.v), 0) WITHIN 6 CONSUME EXCLUSIVE",
 ]
 
 

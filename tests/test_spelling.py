@@ -62,3 +62,9 @@ def test_what_is_missing_is_spelled_out() -> None:
         "  AND x.start_time > 21\n"
         "  AND (((NOT (y.type = 'DTC')) AND y.speed > avg*(y.speed)) OR ((NOT (y.type = 'STATUS')) AND y.code = 7))\n"
     )
+
+
+def test_a_query_of_sase_is_its_own_words_where_there_are_no_others() -> None:
+    catalog = examples("vdms-pq")[0].catalog
+    text = "-- how many\nEVENT SEQ(ALL(A a), C c)\nWHERE count(a) > 2\nWITHIN 5"
+    assert spelled(read(f"{text};\n", "q").bind(catalog)) == f"{text}\n"

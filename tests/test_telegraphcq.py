@@ -144,6 +144,13 @@ def test_the_join_form_is_follows() -> None:
     assert joined.is_sequence
 
 
+def test_without_a_catalog_any_stream_may_have_an_attribute() -> None:
+    query = read("SELECT a.v FROM A a, B b PARTITION BY Id EVENT FOLLOWS(a, b, 5) WHERE b.v > 2", "q").bind(Catalog())
+    assert [str(part) for part in query.predicates] == ["a.Id = b.Id", "b.v > 2"]
+    with pytest.raises(SaseError, match="v could be of several aliases"):
+        read("SELECT a.v FROM A a, B b EVENT FOLLOWS(a, b, 5) WHERE v > 2", "q").bind(Catalog())
+
+
 # ---- random expressions -------------------------------------------------------------------------
 
 CATALOGS = {

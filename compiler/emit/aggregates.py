@@ -26,6 +26,8 @@ def arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
         "types": literal(list(step.types)),
         "within": "WINDOW" if query.within else "None",
     }
+    if step.thinned is not None:
+        batch["thinned"] = literal(step.thinned)
     stream = f"Arriving(tuple(RUNNING), type={literal(query.type)}, types={literal(tuple(step.types))}, within=WINDOW)"
     return {
         "running": [

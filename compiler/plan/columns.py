@@ -40,6 +40,7 @@ from sase.compiler.plan.physical import (
     Step,
 )
 from sase.compiler.plan.separate import Comparison, Term, separate
+from sase.compiler.plan.thinning import thinned
 
 
 class Columns:
@@ -110,13 +111,21 @@ class Columns:
         plain = [sql for sql, is_plain in simple.items() if is_plain]
         return Fill(variable.name, (of_type, *present, *simple), (of_type, *plain))
 
-    def arrive(self) -> Iterator[Arrive]:
+    def arrive(self, fills: Sequence[Fill]) -> Iterator[Arrive]:
+        """What has arrived, for the states that are filled behind it."""
         if self.query.arrivals:
             computed = [each for each in self.query.variables if any(a.computed for a in each.attributes.values())]
             types = tuple(dict.fromkeys(name for each in computed for name in each.types))
             counted = (name for each in self.query.arrivals for name in each.types)
             takes_part = type_test(self.query.type, dict.fromkeys((*types, *counted)))
-            yield Arrive(self.query.arrivals, types, scalars.sql(takes_part))
+            filled = (self.query.variable(fill.variable) for fill in fills)
+            states = (
+                [part.condition for part in self.plan.scan.simple.get(variable.name, ())]
+                for variable in filled
+                if not set(types).isdisjoint(variable.types)
+            )
+            thin = None if self.stream else thinned(states, frozenset(each.name for each in self.query.arrivals))
+            yield Arrive(self.query.arrivals, types, scalars.sql(takes_part), thin)
 
     # ---- a match --------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class CombinationPlanner(Columns):
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *self.arrive(), *fills, *steps),
+            steps=(read, *self.arrive(fills), *fills, *steps),
             emit=emit,
             selected=self.selected(read, travelling),
             roles=self.names.roles,

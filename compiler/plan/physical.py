@@ -129,6 +129,10 @@ class Read:
     """Holds for every event that can take part, where more than its type tells: made of plain comparisons."""
 
 
+Tree = tuple[Any, ...]
+"""A sign and what it takes, as a worker computes it: `operator.results`, `operator.thinning`."""
+
+
 @dataclass(frozen=True)
 class Arrive:
     """Columns of the events of some types: aggregates over all events that had arrived with them."""
@@ -137,10 +141,8 @@ class Arrive:
     types: tuple[str, ...]
     takes_part: str
     """In SQL: an event that counts, or that gets the columns."""
-
-
-Tree = tuple[Any, ...]
-"""A sign and what it takes, as `operator.results` computes it."""
+    thinned: Tree | None = None
+    """Holds for each of them that may fill a state, as far as a worker can tell (`operator.thinning`)."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class _Planner(Columns):
         return PhysicalPlan(
             query=self.query,
             stream=self.stream,
-            steps=(read, *self.arrive(), *fills, *sequences, *after, *decide, result),
+            steps=(read, *self.arrive(fills), *fills, *sequences, *after, *decide, result),
             emit=emit,
             selected=self.selected(read, travelling) if kernel else (),
             roles=self.names.roles,

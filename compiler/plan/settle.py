@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sase.compiler.core.bound import BoundQuery, Predicate
+from sase.compiler.core.bound import Predicate
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.plan.logical import BranchPlan, GroupPlan, Plan
 from sase.compiler.plan.rules.filter_in_construction import filtered
@@ -25,8 +25,6 @@ def settled(plan: Plan, stream: bool) -> Plan:
     if not plan.branches:
         return plan
     if query.reported:  # which then chooses, too: `Decide`
-        if stream and query.consume == "exclusive":
-            raise SaseError([_used_later(query)], query.text, query.filename)
         return replace(plan, deferred=query.once and any(_may_repeat(each, plan) for each in plan.branches))
     if stream and query.consume == "exclusive":
         plan = plan.with_branches(_inside)
@@ -71,14 +69,6 @@ def _may_repeat(each: BranchPlan, plan: Plan) -> bool:
 
 def _forbids_late(each: GroupPlan) -> bool:
     return each.group.fold == "none" and bool(each.undecided)
-
-
-def _used_later(query: BoundQuery) -> Diagnostic:
-    return Diagnostic(
-        f"on a stream, what CONSUME EXCLUSIVE has used up is known before {query.reported[0].name} has decided",
-        query.span,
-        "run the query on events at rest, or leave one of the two out",
-    )
 
 
 def _left(part: Predicate) -> Diagnostic:

@@ -109,9 +109,10 @@ def nearest(digits: Any, bottom: int, top: int, more: bool) -> Any:
         top -= 1
     if digits[top] == 0:
         return 0
-    length = 0
-    while digits[top] >> length != 0:
-        length += 1
+    length = 1
+    for step in (16, 8, 4, 2, 1):
+        if digits[top] >> (length + step - 1) != 0:
+            length += step
     # 62 bits: of the highest digit `length`, then 32, then 30 - length; so that they are never taken for negative.
     second = digits[top - 1] if top > bottom else 0
     third = digits[top - 2] if top > bottom + 1 else 0

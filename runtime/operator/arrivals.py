@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from sase.runtime.kernels import arrivals as k
 from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.sorting import in_order
+from sase.runtime.operator.thinning import Tree, possible
 from sase.runtime.operator.words import (
     Truths,
     decimals_of,
@@ -30,7 +32,8 @@ from sase.runtime.operator.words import (
     zeros_of,
 )
 
-OWN, COPY, TOTAL = 2, 1, 0
+TOTAL = -1
+"""What a row is: a slice's totals, or twice the number of its type, and one more if it is the slice's own to answer."""
 FIRST = -(2**63)
 """The time of a slice's totals: they come before all its rows."""
 
@@ -49,11 +52,13 @@ class Running:
 
 @dataclass(frozen=True)
 class Task:
-    """`columns` are those of the events, by their names; rows have them under their numbers. The type of a row is a
-    number, too: its place among `kinds`."""
+    """`columns` are those of the events that rows have under their numbers. Each row has its time as `ticks`, its
+    `slice`, and in `what` its type, as a place among `kinds`."""
 
     running: tuple[Running, ...]
     columns: tuple[str, ...]
+    moment: str
+    """The events' time: the ticks say it, if it is not among the columns."""
     type: str
     kinds: tuple[str, ...]
     tie_breaker: str | None
@@ -62,6 +67,10 @@ class Task:
     within: int | None
     jit: bool = True
     chunk_rows: int = 262_144
+    kept: tuple[str, ...] = ()
+    """What is handed back of a row, before the aggregates."""
+    thinned: Tree | None = None
+    """Only rows of which it may hold are handed back."""
 
     # How rows are sorted.
     time = "ticks"
@@ -70,7 +79,12 @@ class Task:
 
     @property
     def order(self) -> str | None:
-        return None if self.tie_breaker is None else str(self.columns.index(self.tie_breaker))
+        return None if self.tie_breaker is None else self.column(self.tie_breaker)
+
+    def column(self, name: str) -> str:
+        """The one that has an attribute, or says the same."""
+        said = {self.type: "what", self.moment: "ticks"}
+        return said[name] if name in said and name not in self.columns else str(self.columns.index(name))
 
 
 @dataclass(frozen=True)
@@ -290,27 +304,30 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
         end = table.num_rows if batch is None else int(np.flatnonzero(begins)[-1])
         held = None if batch is None else table.slice(end)
         table, begins = table.slice(0, end), begins[:end]
-        role = ints_of(table.column("role"))
-        whole = role == TOTAL
+        what = ints_of(table.column("what"))
+        whole = what == TOTAL
         if whole.any():
             parts = table.filter(whole)
             for slice, payload in zip(ints_of(parts.column("slice")), parts.column("payload"), strict=True):
                 bases.add(int(slice), payload.as_py())
-            table, begins, role = table.filter(~whole), begins[~whole], role[~whole]
+            table, begins, what = table.filter(~whole), begins[~whole], what[~whole]
         if table.num_rows == 0:
             continue
-        own = role == OWN
+        own = what & 1 != 0
         slices = ints_of(table.column("slice"))
-        rows = Rows(slices, ints_of(table.column("ticks")), begins, own & _is_of(task, table, task.types))
+        rows = Rows(slices, ints_of(table.column("ticks")), begins, own)
         found = [
             each.arrive(rows, values, feeds, bases)
             for each, (values, feeds) in zip(running, _fed(task, table), strict=True)
         ]
         bases.forget(int(slices[-1]))
+        told = {each.name: column.cast(kind) for each, column, kind in zip(task.running, found, types, strict=True)}
+        if task.thinned is not None:
+            own &= possible(task.thinned, partial(_column, task, table, told))
         if own.any():
-            kept = table.select([str(each) for each in range(len(task.columns))])
-            for each, column, kind in zip(task.running, found, types, strict=True):
-                kept = kept.append_column(each.name, column.cast(kind))
+            kept = table.select(list(task.kept))
+            for name, column in told.items():
+                kept = kept.append_column(name, column)
             yield from (kept if own.all() else kept.filter(pa.array(own)).combine_chunks()).to_batches()
 
 
@@ -324,7 +341,8 @@ def _begins(task: Task, table: pa.Table) -> Truths:
 
 def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) -> Truths:
     among: Truths = np.array([name in types for name in task.kinds], np.bool)
-    return among[ints_of(rows.column(str(task.columns.index(task.type))))]
+    found: Truths = among[ints_of(rows.column("what")) >> 1]
+    return found
 
 
 def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:
@@ -337,8 +355,12 @@ def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Tru
     for each in task.running:
         if each.types not in of:
             of[each.types] = _is_of(task, rows, each.types)
-        values = rows.column(str(task.columns.index(each.attribute)))
+        values = rows.column(task.column(each.attribute))
         yield values, of[each.types] & truths_of(pc.is_valid(values))
+
+
+def _column(task: Task, rows: pa.Table, told: dict[str, pa.Array], name: str) -> pa.Array | pa.ChunkedArray:
+    return told[name] if name in told else rows.column(task.column(name))
 
 
 def _and_last(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch | None]:

@@ -250,14 +250,15 @@ def _divide(left: Any, right: Any) -> float:
 
 
 class Fold:
-    """Candidates in the order of their moments, some at a time; those of one moment together."""
+    """Candidates in the order of their moments, some at a time; those of one moment together. `kept` is what was left
+    before, as `state` gave it: the events of each aggregate, and those that are used up."""
 
     def __init__(self, deciding: Deciding, kept: Sequence[pa.Table] = ()) -> None:
         self.deciding = deciding
         self.tallies = [Tally(each, deciding.within) for each in deciding.counted]
         self.terms: dict[tuple[str, str], list[Any]] = {}
         self.where = [compiled(tree, self.terms) for tree in deciding.where]
-        self.choice = _Choice(deciding) if deciding.among else None
+        self.choice = _Choice(deciding, kept[len(self.tallies) :]) if deciding.among else None
         for tally, table in zip(self.tallies, kept, strict=False):
             for row, ticks, value in zip(*(column.to_pylist() for column in table.columns), strict=True):
                 tally.add(row, ticks, value)
@@ -307,25 +308,30 @@ class Fold:
         return results
 
     def state(self, now: int) -> list[pa.Table]:
-        """What counts in moments from `now` on: the events of each aggregate."""
+        """What matters in moments from `now` on: the events of each aggregate, and those that are used up."""
         tables = []
         for tally in self.tallies:
             tally.forget(now)
             rows = list(tally.inside)
             ticks, values = zip(*tally.inside.values(), strict=True) if rows else ((), ())
             tables.append(pa.table({"row": rows, "ticks": pa.array(ticks, pa.int64()), "value": pa.array(values)}))
+        if self.choice is not None and self.deciding.exclusive:
+            tables.append(self.choice.state(now))
         return tables
 
 
 class _Choice:
     """`first`, `last`, and what is used up, among the matches that earlier results have let through."""
 
-    def __init__(self, deciding: Deciding) -> None:
+    def __init__(self, deciding: Deciding, kept: Sequence[pa.Table] = ()) -> None:
         self.deciding = deciding
         pattern = Combination((Branch(deciding.among),), False, deciding.select, deciding.exclusive)
-        self.selection = Selection.of(pattern, np.zeros(0, np.bool))
-        self.numbers: dict[Any, int] = {}
+        rows, ticks = (column.to_pylist() for column in kept[0].columns) if kept else ([], [])
+        self.selection = Selection.of(pattern, np.ones(len(rows), np.bool))
+        self.numbers: dict[Any, int] = {row: at for at, row in enumerate(rows)}
         """Of the events, by their rows."""
+        self.ticks: dict[int, int] = dict(enumerate(ticks))
+        """The times of the events, by their numbers."""
 
     def open(self, matches: pa.Table) -> None:
         """The candidates of which some are then asked for."""
@@ -342,12 +348,25 @@ class _Choice:
             np.zeros(matches.num_rows, np.int64),
         )
         if self.deciding.exclusive:
+            for numbers, listed in zip(events, places, strict=True):
+                self.ticks |= {number: place[0] for number, place in zip(numbers, listed, strict=True) if place}
             more = np.zeros(len(self.numbers) - len(self.selection.used), np.bool)
             self.selection.used = np.concatenate([self.selection.used, more])
 
     def chosen(self, moment: list[int]) -> list[int]:
         kept: list[int] = self.selection.of_moment(self.found, np.array(moment, np.int64)).tolist()
         return kept
+
+    def state(self, now: int) -> pa.Table:
+        """The events that are used up, and that a match from `now` on could still reach."""
+        within, used = self.deciding.within, self.selection.used
+        rows = [
+            row
+            for row, number in self.numbers.items()
+            if used[number] and (within is None or now - self.ticks[number] < within)
+        ]
+        ticks = [self.ticks[self.numbers[row]] for row in rows]
+        return pa.table({"row": rows, "ticks": pa.array(ticks, pa.int64())})
 
 
 def run(deciding: Deciding, batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[pa.RecordBatch]:

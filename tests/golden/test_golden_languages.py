@@ -12,7 +12,11 @@ import pytest
 import sase
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-QUERIES = {"tcq_booklifting": "library/booklifting.tcq", "vdms_q1": "vdms_pq/q1.vdms"}
+QUERIES = {
+    "tcq_booklifting": "library/booklifting.tcq",
+    "vdms_q1": "vdms_pq/q1.vdms",
+    "vdms_q2": "vdms_pq/q2.vdms",
+}
 CATALOGS = {"library": "library.toml", "vdms_pq": "cars.toml"}
 
 

@@ -18,7 +18,7 @@ from streams import follow, shuffled
 
 from sase.runtime.arrivals import with_arrivals
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.arrivals import COPY, FIRST, OWN, TOTAL, Arriving, Running, Task, run, totals
+from sase.runtime.operator.arrivals import FIRST, TOTAL, Arriving, Running, Task, run, totals
 from sase.runtime.pattern import ARRIVES, Pattern
 from sase.runtime.stream.bucket import StreamTask
 
@@ -86,35 +86,29 @@ def in_slices(
     rows: Sequence[Row], within: int | None, length: int, of: str, batch: int, jit: bool = True
 ) -> dict[Row, list[Any]]:
     """As Spark cuts them: own rows, copies where the window ends, totals in between, in any order."""
-    task = Task(columns(of), ("t", "n", "type", "v"), "type", ("A", "B", "C"), "n", ("A",), within, jit, batch)
+    kept = ("ticks", "what", "0", "1")
+    task = Task(columns(of), ("n", "v"), "t", "type", ("A", "B", "C"), "n", ("A",), within, jit, batch, kept)
     kinds = [ARROW[each.result] for each in task.running]
     value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
-    numbers = [(name, pa.int64()) for name in ("ticks", "slice", "role")]
-    events = [("0", pa.int64()), ("1", pa.int64()), ("2", pa.int8()), ("3", value)]
-    schema = pa.schema([*events, *numbers, ("payload", pa.binary())])
-    own = [(*row[:2], "ABC".index(row[2]), row[3], row[0], row[0] // length, OWN, None) for row in rows]
-    fed = [row for row in own if row[2] < 2]
+    numbers = [("ticks", pa.int64()), ("slice", pa.int64()), ("what", pa.int8())]
+    schema = pa.schema([("0", pa.int64()), ("1", value), *numbers, ("payload", pa.binary())])
+    own = [(*row[1::2], row[0], row[0] // length, {"A": 1, "B": 2, "C": 4}[row[2]], None) for row in rows]
+    fed = [(*row[:4], row[4] & ~1, None) for row in own if row[4] < 4]
     parts = [row for each in totals(task, iter(batches(fed, schema, batch))) for row in each.to_pylist()]
-    last = max((row[5] for row in own), default=0)
+    last = max((row[3] for row in own), default=0)
     between = range(1, last + 1) if within is None else range(1, within // length)
-    bases = [
-        (None, None, None, None, FIRST, part["slice"] + after, TOTAL, part["payload"])
-        for part in parts
-        for after in between
-    ]
+    bases = [(None, None, FIRST, part["slice"] + after, TOTAL, part["payload"]) for part in parts for after in between]
     copied = []
     if within is not None:
         for row in fed:
-            reach = range(row[5] + max(1, within // length), (row[0] + within - 1) // length + 1)
-            copied += [(*row[:5], slice, COPY, None) for slice in reach]
-    everything = sorted([*own, *copied, *bases], key=lambda row: hash(row[:2] + row[4:6]))
+            reach = range(row[3] + max(1, within // length), (row[2] + within - 1) // length + 1)
+            copied += [(*row[:3], slice, *row[4:]) for slice in reach]
+    everything = sorted([*own, *copied, *bases], key=lambda row: hash(row[:1] + row[2:4]))
     answer = {}
     for each in run(task, iter(batches(everything, schema, batch)), kinds):
         for row in each.to_pylist():
-            if row["2"] == 0:
-                answer[row["0"], row["1"], "A", row["3"]] = [row[name.name] for name in task.running]
-            else:
-                assert all(row[name.name] is None for name in task.running)
+            assert row["what"] == 1
+            answer[row["ticks"], row["0"], "A", row["1"]] = [row[name.name] for name in task.running]
     return answer
 
 

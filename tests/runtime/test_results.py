@@ -122,9 +122,6 @@ def test_results_are_those_of_all_earlier_ones(
     whole = [row for batch in run(deciding, iter(batches), ["a", "b"]) for row in found(batch)]
     assert whole == expected
 
-    if exclusive:
-        return  # what is used up is not in the state: streams refuse it
-
     # Moment by moment, with nothing kept but the state.
     parts, kept = [], list[pa.Table]()
     for moment in sorted({match["b"]["ts"] for match in matches}):
@@ -135,6 +132,21 @@ def test_results_are_those_of_all_earlier_ones(
         parts += found(fold.decide(now, fold.moments(now)))
         kept = fold.state(moment + 1)
     assert parts == expected
+
+
+@pytest.mark.parametrize(("now", "kept"), [(4, [0, 1]), (5, [1])])
+def test_what_is_used_up_is_kept_as_long_as_a_window_reaches_it(now: int, kept: list[int]) -> None:
+    deciding = Deciding(
+        COUNTED, (), last=("b",), time="ts", order=None, row="row", within=5, among=("a", "b"), exclusive=True
+    )
+    events = [{**dict.fromkeys((field.name for field in EVENT), None), "row": at, "ts": at} for at in (0, 1)]
+    match = pa.table([pa.array([event], EVENT) for event in events], ["a", "b"])
+    fold = Fold(deciding)
+    assert fold.decide(match, fold.moments(match)).num_rows == 1
+    state = fold.state(now)
+    assert state[-1].column("row").to_pylist() == kept
+    again = Fold(deciding, state)
+    assert again.decide(match, again.moments(match)).num_rows == 0
 
 
 def test_values_are_those_of_spark() -> None:

@@ -10,12 +10,23 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Apart, BoundQuery, EquivalenceTest, Latest, Variable
-from sase.compiler.core.errors import OptionError
+from sase.compiler.core.errors import OptionError, SaseError
 from sase.compiler.core.fields import of_variable
+from sase.compiler.languages.sase.parser import parse
 
 
 def spelled(query: BoundQuery) -> str:
-    """Read again, it has the same matches. OptionError where SASE has no words for them."""
+    """Read again, it has the same matches. A query of SASE is its own words where this knows no others; OptionError if
+    another language's has none."""
+    try:
+        return _in_words(query)
+    except OptionError:
+        if not _is_sase(query):
+            raise
+        return _BEHIND.sub("", query.own_text) + "\n"
+
+
+def _in_words(query: BoundQuery) -> str:
     lines = [f"EVENT {_pattern(query)}"]
     tests = [_test(query, test) for test in query.equivalences]
     if parts := [*tests, *(_text(query, part.condition) for part in (*query.predicates, *query.decided))]:
@@ -34,10 +45,19 @@ def spelled_all(queries: Mapping[str, BoundQuery]) -> str:
     texts = []
     for name, query in queries.items():
         try:
-            texts.append(spelled(query) + ("" if query.composite else f"INTO {_name(name)}\n"))
+            texts.append(_in_words(query) + ("" if query.composite else f"INTO {_name(name)}\n"))
         except OptionError as error:
-            texts.append(f"-- {error}\n{_BEHIND.sub('', query.own_text)}")
+            why = "" if _is_sase(query) else f"-- {error}\n"
+            texts.append(f"{why}{_BEHIND.sub('', query.own_text)}")
     return ";\n\n".join(text.rstrip("\n") for text in texts) + "\n"
+
+
+def _is_sase(query: BoundQuery) -> bool:
+    try:
+        parse(_BEHIND.sub("", query.own_text))
+    except SaseError:
+        return False
+    return True
 
 
 _BEHIND = re.compile(r"[\s;]*(?:--[^\n]*\s*)*\Z")

@@ -368,9 +368,9 @@ class _Binder:
                 self.error(f"unknown alias {node.table}", span_of(node.args["table"]), help)
             return variable
         name = node.name
-        declaring = [each for each in self.variables.values() if name.lower() in each.attributes]
-        if len(declaring) == 1 or (len(self.variables) == 1 and self.catalog.types is None):
-            return (declaring or list(self.variables.values()))[0]
+        declaring = [each for each in self.variables.values() if self.declares(each, name.lower())]
+        if len(declaring) == 1:
+            return declaring[0]
         if declaring:
             choices = " or ".join(f"{variable.name}.{name}" for variable in declaring)
             self.error(f"{name} could be of several aliases", span_of(node), f"write {choices}")
@@ -458,7 +458,7 @@ class _Binder:
         """All of them agree on what PARTITION BY names, with each other and with those around them."""
         for attribute in self.query.partition:
             key = attribute.text.lower()
-            if not any(key in variable.attributes for variable in self.variables.values()):
+            if not any(self.declares(variable, key) for variable in self.variables.values()):
                 known = [each.name for variable in self.variables.values() for each in variable.attributes.values()]
                 self.error(
                     f"no stream declares {attribute.text}",
@@ -466,12 +466,18 @@ class _Binder:
                     did_you_mean(attribute.text, known, "declared are"),
                 )
                 self.stop()
-            mine = [(alias, name) for alias, name in names.items() if key in self.variables[alias].attributes]
-            others = [(alias, name) for alias, name in around.items() if key in self.variables[alias].attributes]
+            mine, others = (
+                [(alias, name) for alias, name in part.items() if self.declares(self.variables[alias], key)]
+                for part in (names, around)
+            )
             pairs = [*combinations(mine, 2), *((other, each) for each in mine for other in others)]
             for (one, first), (other, second) in pairs:
-                equal = self.equality(key, (one, first), (other, second), attribute.span)
+                equal = self.equality(attribute.text, (one, first), (other, second), attribute.span)
                 yield Predicate(equal, None, attribute.span)
+
+    def declares(self, variable: Variable, key: str) -> bool:
+        """Of an open catalog, every type may."""
+        return key in variable.attributes or self.catalog.types is None
 
     def at_one_place(self, relation: Relation) -> Iterator[Predicate]:
         """Simultaneous events have the same tie-breaker, where there is one."""
@@ -479,18 +485,18 @@ class _Binder:
             return
         alias_of = {variable.name: alias for alias, variable in self.variables.items()} | self.quantified
         for one, other in relation.tied:
-            key = self.catalog.order.lower()
-            equal = self.equality(key, (alias_of[one], one), (alias_of[other], other), self.span)
+            equal = self.equality(self.catalog.order, (alias_of[one], one), (alias_of[other], other), self.span)
             yield Predicate(equal, None, self.span)
 
-    def equality(self, key: str, one: tuple[str, str], other: tuple[str, str], span: Span) -> exp.Expr:
+    def equality(self, attribute: str, one: tuple[str, str], other: tuple[str, str], span: Span) -> exp.Expr:
         sides = []
         for alias, name in (one, other):
-            attribute = self.variables[alias].attributes[key]
+            known = self.variables[alias].attributes.get(attribute.lower())
             column = exp.Column(
-                this=exp.Identifier(this=attribute.name, quoted=True), table=exp.Identifier(this=name, quoted=True)
+                this=exp.Identifier(this=known.name if known else attribute, quoted=True),
+                table=exp.Identifier(this=name, quoted=True),
             )
-            column.type = attribute.kind.copy()
+            column.type = (known.kind if known else scalars.UNKNOWN).copy()
             sides.append(at(column, span))
         equal = at(exp.EQ(this=sides[0], expression=sides[1]), span)
         scalars.check_condition(equal, self.found)
