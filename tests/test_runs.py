@@ -103,7 +103,7 @@ def relevant(step: Runs, events: list[dict[str, Any]], event: Mapping[str, str])
     columns = {
         "_sase_time": "ts",
         "_sase_symbols": bits,
-        "_sase_number": number,
+        "_sase_place": number,
         "id": "id",
         "v": "v",
         **event,
@@ -122,9 +122,11 @@ def relevant(step: Runs, events: list[dict[str, Any]], event: Mapping[str, str])
 
 
 def measures_of(job: Any, event: pa.DataType) -> tuple[tuple[str, Any, pa.DataType], ...]:
-    return tuple(
-        (name, value, pa.list_(event) if isinstance(value, Over) else event) for name, value in job.VALUES.items()
-    )
+    def kind(value: Any) -> pa.DataType:
+        of_one = pa.int64() if value.column == "_sase_place" else event
+        return pa.list_(of_one) if isinstance(value, Over) else of_one
+
+    return tuple((name, value, kind(value)) for name, value in job.VALUES.items())
 
 
 def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str, Any]]:

@@ -211,6 +211,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
     by_key = ["from sase.runtime.shuffle import by_key"] if any(each.by for each in plan.every(Shuffle)) else []
     if runs and plan.stream:
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
+        if runs.chosen:
+            yield "from sase.runtime.stream.row_bucket import Choice"
         yield "from sase.runtime.stream.runs import follow_runs"
         yield "from sase.runtime.stream.ssc import Stream"
         yield "from sase.runtime.stream.watch import Columns, Options, matters, watch"

@@ -41,21 +41,25 @@ def template_of(plan: PhysicalPlan, runs: Runs) -> dict[str, Any]:
         "bits": "symbol_bits(define)",
         "symbols": literal(SYMBOLS),
         "number": literal(runs.number),
-        "choice": _choice(plan, runs),
+        "choice": list(_choice(plan, runs)),
         "shown": [(literal(name), literal(sql)) for name, sql in _shown(plan, runs).items()],
         **({} if plan.stream else _together(plan)),
     }
 
 
-def _choice(plan: PhysicalPlan, runs: Runs) -> list[str]:
-    """The arguments that choose among matches."""
+def _choice(plan: PhysicalPlan, runs: Runs) -> Iterator[str]:
+    """The arguments that choose among matches. On a stream a bucket chooses, and numbers the events."""
     if not runs.chosen:
-        return []
+        return
     (step,) = plan.every(Choose)
     numbers, *columns = runs.chosen
-    modes = {column: mode for column, (_, mode) in zip(columns, step.select, strict=True)}
-    exclusive = ["exclusive=True"] if step.exclusive else []
-    return [f"numbers={literal(numbers)}", f"modes={literal(modes)}", *exclusive]
+    modes = [(column, mode) for column, (_, mode) in zip(columns, step.select, strict=True)]
+    if plan.stream:
+        yield f"number={literal(runs.number)}"
+    yield f"numbers={literal(numbers)}"
+    yield f"modes={literal(tuple(modes) if plan.stream else dict(modes))}"
+    if step.exclusive or plan.stream:
+        yield f"exclusive={step.exclusive}"
 
 
 def _together(plan: PhysicalPlan) -> dict[str, str]:

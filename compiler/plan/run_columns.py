@@ -25,7 +25,7 @@ from sase.compiler.plan.physical import (
 )
 from sase.compiler.plan.runs import RunPlanner
 
-EVENT, TIME, NUMBER = "_sase_event", "_sase_time", "_sase_number"
+EVENT, TIME, NUMBER = "_sase_event", "_sase_time", "_sase_place"
 
 
 class RunColumns(Columns):
@@ -72,8 +72,6 @@ class RunColumns(Columns):
             chosen=found.chosen,
         )
         choose = [Choose(False, tuple(query.selection.items()), query.consume == "exclusive")] if found.chosen else []
-        if self.stream and choose:
-            self.refuse_choice()
         together: list[Step] = [Shuffle(found.rows.by, self.plan.strategy.partitions)]
         if self.stream:
             remembered = {TIME, *found.rows.by, *self.tie_breaker, *columns, *runs.asked}
@@ -88,16 +86,6 @@ class RunColumns(Columns):
             roles=self.names.roles,
             flags=self.flags,
         )
-
-    def refuse_choice(self) -> None:
-        query = self.query
-        what = next((f"{mode} {name}" for name, mode in query.selection.items()), "CONSUME EXCLUSIVE")
-        found = Diagnostic(
-            f"on a stream, runs come out one behind the other, and not those together among which {what} chooses",
-            query.span,
-            "leave it out, or run the query on events at rest; AFTER MATCH SKIP PAST LAST ROW keeps matches apart",
-        )
-        raise SaseError([found], query.text, query.filename)
 
     def refuse_endless(self, automaton: Automaton) -> None:
         """A stream must be able to forget: without a window, a run is over after so many events, or never."""

@@ -467,9 +467,10 @@ class RunPlanner:
         return Over(function="array_agg", this=_column(self.event), address=address)
 
     def numbers(self) -> Iterator[exp.Expr]:
-        """What choosing among matches goes by."""
+        """What choosing among matches goes by. Of matches that do not overlap, an event completes one, and no other uses
+        its events: there is nothing to choose."""
         query = self.query
-        if not query.selection and query.consume != "exclusive":
+        if query.after == "past last row" or (not query.selection and query.consume != "exclusive"):
             return
         every = tuple(label for name in self.names for label in self.labels(name))
         yield Over(function="array_agg", this=_column(self.number), address=Address(every, final=True))

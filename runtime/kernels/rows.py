@@ -18,6 +18,10 @@ There `reach[i, p]` is the first row on which a match that takes row i with posi
 a range of rows, and a position is live if its reach lies in there. No row of a group will follow before its time
 `known`: so a start whose window has ended by then is decided, as if its group were not open.
 
+Where a match may begin on the row behind the first of another one, the next row, and matches have no numbers, starts
+do not depend on each other. Then a walk may be *eager*: it leaves an open start behind, goes on, and marks the rows
+whose starts are decided, so that they are not tried again when more rows have come.
+
 Invariants
 ----------
 Rows are sorted by (group, order). Group g is rows groups[g] .. groups[g + 1]. Positions are numbered from 0; a set of
@@ -67,6 +71,9 @@ FULL, OVER, NOWHERE, BACK, EXHAUSTED, OVERFLOW = range(6)
 the match at ROW has no row of; or to that row itself; the search at ROW has spent the budget; a number in a condition
 is too large there."""
 
+COVERED, DECIDED = 1, 4
+"""What is marked of a row: it is part of a match; whether a match begins there is decided."""
+
 BEGINNING = -(2**63)
 """`Rows.known`, where nothing is known of the rows to come."""
 
@@ -100,6 +107,7 @@ class Rows(NamedTuple):
     number: Ints  # [group] and the last match among them had this number
     open: Ints  # [group] 1: more rows of it may follow,
     known: Ints  # [group] and none of them before this time
+    eager: int = 0  # 1: behind a start that is open, others are decided
 
 
 def in_one_piece(symbols: Ints, groups: Ints, time: Ints, begun: bool, number: int, goes_on: bool) -> Rows:
@@ -112,7 +120,7 @@ def in_one_piece(symbols: Ints, groups: Ints, time: Ints, begun: bool, number: i
 class Ends(NamedTuple):
     """How far the groups have come."""
 
-    row: Ints  # [group]: from here on, nothing is decided
+    row: Ints  # [group]: the first start that is not decided; unless starts are decided eagerly, none behind it is
     number: Ints  # [group]: of the last match
 
 
@@ -307,10 +315,11 @@ def walk(
     tables: Tables, rows: Rows, live: Ints, reach: Ints, covered: Ints, cursor: Ints, ends_at: Ends, found: Found,
     conditions: Conditions, terms: Terms, trail: Trail,
 ) -> None:  # fmt: skip
-    """The matches from the cursor on, as many as there is room for; `covered` becomes 1 on their rows."""
+    """The matches from the cursor on, as many as there is room for; `covered` has COVERED on their rows, and DECIDED on
+    the starts of an eager walk."""
     words, lists, ends, within = tables.words, tables.lists, tables.ends, tables.within
     skip, skipped_to, positions = tables.skip, tables.skipped_to, len(tables.skipped_to)
-    groups, time, count = rows.groups, rows.time, len(rows.groups) - 1
+    groups, time, count, eager = rows.groups, rows.time, len(rows.groups) - 1, rows.eager == 1
     start, numbers, offset, label = found.start, found.number, found.offset, found.label
     row, group, counted = cursor[ROW], cursor[GROUP], cursor[NUMBER]
     searching = len(conditions.program) > 0
@@ -321,10 +330,14 @@ def walk(
     while group < count:
         stop = groups[group + 1]
         if row >= stop:
-            ends_at.row[group] = stop
+            if ends_at.row[group] < 0:
+                ends_at.row[group] = stop
             ends_at.number[group] = counted
             group += 1
             counted = rows.number[group] if group < count else 0
+            continue
+        if covered[row] & DECIDED:
+            row += 1
             continue
         goes_on = rows.open[group] == 1 and (within == 0 or time[row] + within > rows.known[group])
         if matches == len(start) or (matches > 0 and used + stop - row > len(label)):
@@ -335,7 +348,19 @@ def walk(
             while bound < stop and 0 <= time[bound] - time[row] < within:
                 bound += 1
         choices = FIRST if row == groups[group] and rows.begun[group] == 0 else START
-        if searching:
+        length = NO_MATCH
+        if eager and goes_on and within:
+            # No way ends on a known row, and some may end later: nothing is decided yet, and there is no need to walk.
+            for at in range(ends[choices], ends[choices + 1]):
+                target = lists[at]
+                if target == -1 or reach[row * positions + target] < stop:
+                    length = NO_MATCH
+                    break
+                if reach[row * positions + target] < bound + (bound == stop):
+                    length = OPEN
+        if length == OPEN:
+            pass
+        elif searching:
             length = _search(
                 tables, live, reach, choices, row, stop, goes_on, bound, label, used, conditions, terms, trail,
                 counted + 1,
@@ -374,6 +399,13 @@ def walk(
                         here += 1
                         length = OPEN
                         break
+        if length == OPEN and eager:
+            if ends_at.row[group] < 0:
+                ends_at.row[group] = row
+            row += 1
+            continue
+        if eager:
+            covered[row] |= DECIDED
         if length == NO_MATCH:
             row += 1
             continue
@@ -394,11 +426,11 @@ def walk(
         matches += 1
         offset[matches] = used
         if length == 0:
-            covered[row] = 1
+            covered[row] |= COVERED
             row += 1
             continue
         for each in range(row, row + length):
-            covered[each] = 1
+            covered[each] |= COVERED
         if skip == PAST_LAST:
             row += length
         elif skip == NEXT:
@@ -531,7 +563,7 @@ def _compiled() -> dict[str, Any] | None:
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
     tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer, given], Tables)
-    rows = named([given] * 7, Rows)
+    rows = named([given] * 7 + [integer], Rows)
     ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
 
     def compiled(function: Any, *arguments: Any) -> Any:
@@ -571,11 +603,11 @@ class Walk:
         terms: Terms = NO_TERMS,
         budget: int = 0,
     ) -> None:
-        """`covered` are the rows of earlier matches."""
+        """`covered` has what is marked of rows already."""
         total, positions, groups = len(rows.symbols), len(tables.skipped_to), len(rows.groups) - 1
         self.cursor = np.array([0, 0, rows.number[0], FULL, 0, 0], np.int64)
         self.group_sizes = np.diff(rows.groups)
-        self.ends = Ends(np.zeros(groups, np.int64), np.zeros(groups, np.int64))
+        self.ends = Ends(np.full(groups, -1), np.zeros(groups, np.int64))
         self.covered = covered
         self.trail = new_trail(conditions, total, positions, budget)
         self._found = Found(*(np.empty(size, np.int64) for size in (total, total, total + 1, 2 * total)))

@@ -64,7 +64,7 @@ def choose_runs(
             waiting = table if waiting is None else pa.concat_tables([waiting, table])
         if waiting is None or not waiting.num_rows:
             continue
-        found = _of_runs(waiting, numbers, [column for column, _ in modes])
+        found = of_runs(waiting, numbers, [column for column, _ in modes])
         last = found.places.max(axis=1)
         # No match is to come that ends before the first event of the latest one.
         decided = last < found.events[-1, len(modes)] if batch is not None else np.ones(len(last), np.bool)
@@ -81,7 +81,7 @@ _IN_PARTITION = (1 << 33) - 1
 """What `monotonically_increasing_id` has of a number within its partition."""
 
 
-def _of_runs(table: pa.Table, numbers: int, modes: Sequence[int]) -> Candidates:
+def of_runs(table: pa.Table, numbers: int, modes: Sequence[int]) -> Candidates:
     """A row of events for each match: those of the modes, then all of them; -1 fills up."""
     lists = table.column(numbers).combine_chunks()
     length = lists.value_lengths().to_numpy().astype(np.int64)

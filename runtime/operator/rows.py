@@ -20,6 +20,7 @@ from sase.runtime.kernels.conditions import NO_CONDITIONS, NO_TERMS, Conditions
 from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.rows import (
     BACK,
+    COVERED,
     EXHAUSTED,
     NOWHERE,
     NUMBER,
@@ -122,7 +123,7 @@ class RowMatcher:
         self._refuse(walk, chunk)
         if self.task.shown == "all rows and unmatched rows":
             decided = np.arange(chunk.num_rows) < np.repeat(walk.ends.row, walk.group_sizes)
-            yield from self._unmatched(np.flatnonzero(decided & (walk.covered == 0)), columns)
+            yield from self._unmatched(np.flatnonzero(decided & (walk.covered & COVERED == 0)), columns)
 
     def _program(self, schema: pa.Schema) -> Program:
         if self.program is None:

@@ -7,9 +7,10 @@ rows are those of MATCH_RECOGNIZE, or the events of runs.
 
 Invariants
 ----------
-Rows of a group are decided in order, so the state of a group is its open stretch: the rows from the first start on that
-is not decided, those that wait for the watermark, and in front of them as many *context* rows as values look back to.
-With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
+The state of a group is its open stretch: the rows from the first start on that is not decided, those that wait for the
+watermark, and in front of them as many *context* rows as values look back to. Where matches may overlap (AFTER MATCH
+SKIP TO NEXT ROW) and have no numbers, a start does not depend on those before it: then a match is out when its last row
+is released, and the state says which starts are decided. Else starts are decided in order. With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
 rows have come. Where values look ahead, the last rows of a group wait for those that they look at, and the walk does
 not see them: there, a window has ended when the first row that waits is behind it, and no clock decides anything.
 """
@@ -27,18 +28,33 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.compile_conditions import Program, Unfit
 from sase.runtime.kernels.conditions import ERROR
 from sase.runtime.kernels.encode import group_codes, ranks
-from sase.runtime.kernels.rows import BEGINNING, Ints, Rows, meets
+from sase.runtime.kernels.rows import BEGINNING, COVERED, DECIDED, Ints, Rows, meets
+from sase.runtime.operator.choice import of_runs, rows_of
 from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.rows import RowMatcher, Task
-from sase.runtime.row_pattern import Condition, RowPattern, Shift
+from sase.runtime.operator.selection import Candidates, Selection
+from sase.runtime.row_pattern import Condition, MatchNumber, Operation, RowPattern, Shift
 from sase.runtime.stream.bucket import Step, called_at, named_at, sorting
 from sase.runtime.stream.horizon import FOREVER, TIMELY
 
 FLAGS, NUMBER = "_sase_flags", "_sase_number"
 """Columns of a state: what a row is, and the number of the last match of its group."""
 
-COVERED, CONTEXT = 1, 2
-"""Flags: the row is part of a match already; it is decided, and only looked back to."""
+CONTEXT, USED = 2, 8
+"""Flags beside those of the kernel: the row is decided, and only looked back to; a match has used it up."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """`first`, `last` and what is used up, among the matches that one row completes."""
+
+    number: str
+    """The column that has the numbers of rows, which rise through a group,"""
+    numbers: str
+    """and the measure that has those of all rows of a match."""
+    modes: tuple[tuple[str, str], ...]
+    """Measures that have the number of one row, each with its mode."""
+    exclusive: bool
 
 
 @dataclass(frozen=True)
@@ -58,6 +74,14 @@ class RowStreamTask(Task):
     late: tuple[str, ...] = ()
     """The columns of a row that came too late."""
     limit: int | None = None
+    choice: Choice | None = None
+
+    @property
+    def eager(self) -> bool:
+        """Whether a match is out as soon as it is found: starts do not depend on each other, and nobody counts."""
+        asked = [measure for _, measure, _ in self.measures]
+        asked += [leaf for _, condition in self.pattern.running for leaf in _leaves(condition)]
+        return self.pattern.skip.to == "next row" and not any(isinstance(each, MatchNumber) for each in asked)
 
     @property
     def time(self) -> str:
@@ -161,17 +185,38 @@ class RowBucket(RowMatcher):
             number=np.maximum.reduceat(number, edges[:-1]),
             open=np.ones(len(size), np.int64),
             known=known,
+            eager=int(self.stream.eager),
         )
-        covered = flags[walked] & COVERED
-        walk = self.walk(seen, rows, covered)
-        matches += self.found(walk, seen, self.columns(seen))
+        marks, used = flags[walked] & (COVERED | DECIDED), flags[walked] & USED
+        walk = self.walk(seen, rows, marks)
+        if self.stream.choice is None:
+            matches += self.found(walk, seen, self.columns(seen))
+        else:
+            numbered = seen.append_column(self.stream.choice.number, pa.array(np.arange(seen.num_rows)))
+            found = list(self.found(walk, numbered, self.columns(numbered)))
+            matches += self._chosen(self.stream.choice, found, used)
 
-        flags[walked] = covered
+        flags[walked] = marks | used
         left = groups[1:] - walk.ends.row + waiting
         flags[from_end >= np.repeat(left, size)] = CONTEXT
         keep = from_end < np.repeat(left + self.stream.context, size)
         chunk = chunk.drop_columns([FLAGS, NUMBER]).append_column(FLAGS, pa.array(flags))
         return chunk.append_column(NUMBER, pa.array(np.repeat(walk.ends.number, size))).filter(keep)
+
+    def _chosen(self, choice: Choice, found: list[pa.RecordBatch], used: Ints) -> Iterator[pa.RecordBatch]:
+        """Of the matches that released rows complete, those that are reported; their rows become used, if they are."""
+        if not found:
+            return
+        table = pa.Table.from_batches(found)
+        place = {name: len(self.task.kept) + at for at, (name, _, _) in enumerate(self.task.measures)}
+        columns = [place[name] for name, _ in choice.modes]
+        candidates = of_runs(table, place[choice.numbers], columns)
+        order = np.argsort(candidates.places.max(axis=1), kind="stable")
+        modes = [(at, mode) for at, (_, mode) in enumerate(choice.modes)]
+        selection = Selection(modes, choice.exclusive, False, used != 0)
+        kept, _ = selection.decided(Candidates(*(part[order] for part in candidates)), ended=True)
+        used[selection.used] = USED
+        yield from rows_of(table, order[kept])
 
     def _with_shifts(self, chunk: pa.Table, edges: Ints) -> pa.Table:
         """Values of rows before and behind; NULL where a group has none."""
@@ -238,3 +283,11 @@ class RowBucket(RowMatcher):
                 f"{count[worst]:,} {rows}{f' of {key}' if key else ''} are waiting in the window: raise "
                 f"--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such {rows} out {how}"
             )
+
+
+def _leaves(condition: Condition) -> Iterator[Condition]:
+    if isinstance(condition, Operation):
+        for part in condition.parts:
+            yield from _leaves(part)
+    else:
+        yield condition
