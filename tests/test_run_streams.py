@@ -131,6 +131,17 @@ def test_a_match_is_out_when_it_is_certain(after: str) -> None:
     assert bucket.late == [{"number": 0}, {"number": 1}, {"number": 2}]
 
 
+@pytest.mark.parametrize("consume", ["SHARED", "EXCLUSIVE"])
+def test_what_is_used_up_is_part_of_the_state(consume: str) -> None:
+    text = "EVENT SEQ(A a, B b, C c) WHERE c.v > a.v WITHIN 10 SKIP TILL NEXT MATCH CONSUME"
+    bucket, step = bucket_of(sase.compile(f"{text} {consume}", CATALOG, stream=True))
+    bucket.call(relevant(step, letters("a1=5 a2=0 b3 c4=1 c5=9"), {"number": "number"}), 0)
+    for watermark in (5, 6, 20):
+        bucket.call(None, watermark)
+    found = [(row["0"]["number"], row["2"]["number"]) for row in bucket.rows]
+    assert found == ([(1, 3)] if consume == "EXCLUSIVE" else [(1, 3), (0, 4)]), "b3 is in both"
+
+
 def test_a_result_of_another_query_is_not_late() -> None:
     """It comes when it is certain, just behind the watermark. Columns are as Spark has them, which never are NULL."""
     query = sase.compile("EVENT SEQ(A a, B b) WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)

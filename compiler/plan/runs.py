@@ -467,8 +467,8 @@ class RunPlanner:
         return Over(function="array_agg", this=_column(self.event), address=address)
 
     def numbers(self) -> Iterator[exp.Expr]:
-        """What choosing among matches goes by. Of matches that do not overlap, an event completes one, and no other uses
-        its events: there is nothing to choose."""
+        """What choosing among matches goes by. Of matches that do not overlap, an event completes one, and no other
+        uses its events: there is nothing to choose."""
         query = self.query
         if query.after == "past last row" or (not query.selection and query.consume != "exclusive"):
             return

@@ -8,11 +8,12 @@ rows are those of MATCH_RECOGNIZE, or the events of runs.
 Invariants
 ----------
 The state of a group is its open stretch: the rows from the first start on that is not decided, those that wait for the
-watermark, and in front of them as many *context* rows as values look back to. Where matches may overlap (AFTER MATCH
-SKIP TO NEXT ROW) and have no numbers, a start does not depend on those before it: then a match is out when its last row
-is released, and the state says which starts are decided. Else starts are decided in order. With a window, a start is decided when the watermark reaches its end; with a pattern of bounded length, when as many
-rows have come. Where values look ahead, the last rows of a group wait for those that they look at, and the walk does
-not see them: there, a window has ended when the first row that waits is behind it, and no clock decides anything.
+watermark, and in front of them as many *context* rows as values look back to. With a window, a start is decided when
+the watermark reaches its end; with a pattern of bounded length, when as many rows have come. Where matches may overlap
+(AFTER MATCH SKIP TO NEXT ROW) and have no numbers, a start does not depend on those before it: then a match is out when
+its last row is released, and the state says which starts are decided. Else starts are decided in order. Where values
+look ahead, the last rows of a group wait for those that they look at, and the walk does not see them: there, a window
+has ended when the first row that waits is behind it, and no clock decides anything.
 """
 
 from __future__ import annotations
