@@ -19,7 +19,7 @@ from sase.compiler.plan.counting import refuse_to_enumerate
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import PhysicalPlan
 from sase.compiler.plan.planner import physical_plan
-from sase.compiler.plan.reach import reach
+from sase.compiler.plan.reach import latest, reach
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 
@@ -128,15 +128,15 @@ def compile_file(
 
 
 def _refuse_results_of_runs(composition: Composition, bound: Mapping[str, BoundQuery]) -> None:
-    """Runs of a key are decided one behind the other, so a result may come long after the events of its time."""
+    """Whoever reads a result waits for it as long as it may take, and nobody knows how long without a window."""
     for name, query in bound.items():
         for read in composition.reads(name):
-            if bound[read].runs:
+            if latest(bound[read]) is None:
                 found = Diagnostic(
-                    f"on a stream, results of {bound[read].strategy} come when the runs before them are decided, and "
-                    f"this query has decided about the time of {read} by then",
+                    f"on a stream, results of {read} come when the runs before them are decided, and without a window "
+                    "nothing says how long that takes",
                     query.span,
-                    f"run the queries on events at rest, or write {read} somewhere and follow it with another job",
+                    f"give {read} a window, such as WITHIN 12 hours, or AFTER MATCH SKIP TO NEXT ROW",
                 )
                 raise SaseError([found], composition.text, composition.filename)
 

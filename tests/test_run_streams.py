@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from brute_force import evaluate
+from composition_judge import evaluate_all
 from pyspark.sql import SparkSession
 from random_queries import Case
 from random_runs import CATALOG, run_case
@@ -23,7 +24,9 @@ from test_runs import by_number, letters, measures_of, relevant
 
 import sase
 from sase.cli import main
+from sase.compiler.core.catalog import Catalog
 from sase.compiler.plan.physical import Choose, Runs
+from sase.compiler.plan.reach import latest
 from sase.runtime.errors import SaseRunError
 from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.row_bucket import Choice, RowStreamTask
@@ -40,7 +43,7 @@ def streamed_case(random: Random) -> tuple[Case, sase.Query]:
             assert "a stream needs WITHIN" in str(error), case.query
 
 
-def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None) -> tuple[Bucket, Runs]:
+def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None, behind: int = 0) -> tuple[Bucket, Runs]:
     step, job = query.compiled.physical.only(Runs), query.module
     assert step is not None
     event = pa.struct([("number", pa.int64()), ("v", pa.int64())])
@@ -64,6 +67,7 @@ def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None) ->
         late=("number",),
         limit=limit,
         choice=chosen_by(query, step),
+        behind=behind,
     )
     return Bucket(task), step
 
@@ -157,6 +161,68 @@ def test_a_result_of_another_query_is_not_late() -> None:
     assert [(row["0"]["number"], row["1"]["number"]) for row in bucket.rows] == [(0, 1)]
 
 
+@pytest.mark.parametrize("after", ["", " AFTER MATCH SKIP PAST LAST ROW"])
+def test_random_results_of_runs_are_events_of_runs(after: str) -> None:
+    """As one job has both: what the first finds reaches the second in the same micro-batch, and that is as far behind
+    the watermark as results may take."""
+    known = Catalog(types={**CATALOG.types, "Hit": CATALOG.types["A"]} if CATALOG.types else None)
+    texts = {
+        "Hit": f"EVENT SEQ(last A a, B b) WHERE [id] AND b.v >= a.v WITHIN 6 SKIP TILL NEXT MATCH{after} "
+        "RETURN EVENT Hit(b.id AS id, b.v AS v, b.number AS number)",
+        "Two": "EVENT SEQ(Hit h, C+ c, Hit i) WHERE [id] WITHIN 12 SKIP TILL NEXT MATCH "
+        "RETURN EVENT Two(h.number AS h, i.number AS i)",
+    }
+    first, second = (sase.compile(text, known, stream=True) for text in texts.values())
+    behind = latest(first.compiled.query)
+    assert behind == (6 if after else 0)
+    found = 0
+    for seed in range(40):
+        random = Random(seed)
+        happened = [
+            {"ts": at, "type": random.choice("AABBCC"), "id": random.choice([1, 1, 2]), "v": random.randint(0, 4)}
+            | {"number": at}
+            for at in range(30)
+        ]
+        ticks, delay = [event["ts"] for event in happened], random.choice([0, 2])
+        (hits, hit), (twos, two) = bucket_of(first), bucket_of(second, behind=behind)
+        watermark = seen = -(1 << 52)
+        batches = shuffled(ticks, delay, random)
+        for number, batch in enumerate([*batches, [], []]):
+            arrived = [happened[row] for row in batch]
+            reported = len(hits.rows)
+            hits.call(_arrived(hit, arrived), watermark)
+            results = [_result(happened, row) for row in hits.rows[reported:]]
+            made = _arrived(two, results)
+            tables = [_arrived(two, arrived), None if made is None else _timely(made)]
+            tables = [table for table in tables if table is not None]
+            twos.call(pa.concat_tables(tables) if tables else None, watermark - behind)
+            seen = max([seen, *(event["ts"] for event in arrived)])
+            watermark = max(watermark, seen - delay) if number < len(batches) else 1000
+        judged = evaluate_all(texts, CATALOG, happened)["Two"]
+        expected = Counter((match["h"], match["i"]) for match in judged)
+        shown = list(two.values.values())
+        at = [list(second.module.VALUES).index(shown[place]) for place in (0, 2)]
+        assert Counter(tuple(row[str(each)]["number"] for each in at) for row in twos.rows) == expected, seed
+        assert not twos.late
+        found += len(judged)
+    assert found > 20
+
+
+def _arrived(step: Runs, happened: list[dict[str, Any]]) -> pa.Table | None:
+    table = relevant(step, happened, {"number": "number"})
+    return table if table.num_rows else None
+
+
+def _result(happened: list[dict[str, Any]], row: dict[str, Any]) -> dict[str, Any]:
+    return {**happened[row["1"]["number"]], "type": "Hit"}
+
+
+def _timely(table: pa.Table) -> pa.Table:
+    place = table.column_names.index("_sase_symbols")
+    marked = pa.array([bits | TIMELY for bits in table.column(place).to_pylist()], pa.int64())
+    return table.set_column(place, "_sase_symbols", marked)
+
+
 def test_events_at_one_time_stop_a_stream() -> None:
     query = sase.compile("EVENT SEQ(A a, B b) WITHIN 10 SKIP TILL NEXT MATCH", CATALOG, stream=True)
     bucket, step = bucket_of(query)
@@ -197,9 +263,7 @@ def test_a_checkpoint_fits_its_query() -> None:
 def test_a_stream_in_spark_gives_the_matches_of_batch(spark: SparkSession, tmp_path: Path) -> None:
     """Files come in two runs on one checkpoint, events out of order by 3, and one of them late."""
     random = Random(7)
-    text = (
-        "EVENT SEQ(last A a, B+ b, C c) WHERE [id] AND b.v >= a.v WITHIN 30 SKIP TILL NEXT MATCH CONSUME EXCLUSIVE"
-    )
+    text = "EVENT SEQ(last A a, B+ b, C c) WHERE [id] AND b.v >= a.v WITHIN 30 SKIP TILL NEXT MATCH CONSUME EXCLUSIVE"
     events = [
         {"ts": at, "type": random.choice("AABBBCDE"), "id": random.choice([1, 1, 2, None]), "v": random.randint(0, 4)}
         for at in range(90)

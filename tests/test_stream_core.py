@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -207,18 +208,27 @@ def test_events_that_can_no_longer_take_part_are_forgotten() -> None:
     assert (step.state, step.wake) == (None, None)
 
 
-def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
-    events, timer, timers = Value(), Value(), Timers()
+class Worked:
+    """What Spark does with a worker: a state and a timer, of which it knows when it expires."""
 
-    def step(arrived: pa.Table | None, watermark: int, name: str = "this") -> dict[str, int]:
+    def __init__(self, told: StreamTask) -> None:
+        self.told = told
+        self.events, self.timer, self.timers = Value(), Value(), Timers()
+
+    def step(self, arrived: pa.Table | None, watermark: int, name: str = "this") -> dict[str, int]:
+        timer, now = self.timer, watermark + EPOCH
         cells = [] if arrived is None else [cell(arrived)]
         frame = pd.DataFrame({"kind": ["events"] * len(cells), "size": len(cells) and arrived.num_rows, "rows": cells})
-        expired = bool(timer.value) and timer.value[0] <= watermark + EPOCH
-        timers.difference_update({at for at in timers if at <= watermark + EPOCH})
-        worker = BucketWorker(task(TRAILING), name, "integer")
-        rows = worker.step(timers, events, timer, 0, [frame], watermark + EPOCH, expired and arrived is None)
+        expired = bool(timer.value) and timer.value[0] <= now
+        self.timers.difference_update({at for at in self.timers if at <= now})
+        worker = BucketWorker(self.told, name, "integer")
+        rows = worker.step(self.timers, self.events, timer, 0, [frame], now, expired and arrived is None)
         return pd.concat(rows).groupby("kind")["size"].sum().to_dict()
 
+
+def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
+    worked = Worked(task(TRAILING))
+    step, timers = worked.step, worked.timers
     assert step(rows(("A", 1, 7)), 0) == {"state": 1}
     assert step(rows(("B", 3, 7), ("B", 4, 7)), 2) == {"state": 3}
     assert timers == {11 + EPOCH}
@@ -228,8 +238,18 @@ def test_a_worker_keeps_every_state_and_refuses_that_of_another_query() -> None:
     assert step(None, 11) == {"match": 2, "state": 2}
     assert timers == {14 + EPOCH}
     assert step(None, 14) == {"state": 0}
-    assert (events.value, timer.value, timers) == (None, None, set())
+    assert (worked.events.value, worked.timer.value, timers) == (None, None, set())
     assert BucketWorker(task(TRAILING), "", "timestamp")._moment(1_001) == 2, "in milliseconds, and not before its time"
+
+
+def test_a_bucket_may_work_behind_the_watermark() -> None:
+    """Where results that it reads may be late; events are not, and time goes by the watermark for them."""
+    worked = Worked(replace(task(TRAILING), behind=5))
+    step, timers = worked.step, worked.timers
+    assert step(rows(("A", 1, 7), ("B", 3, 7)), 0) == {"state": 2}
+    assert step(rows(("B", 4, 7)), 5) == {"state": 2, "rejected": 1}
+    assert timers == {11 + 5 + EPOCH}
+    assert step(None, 16)["match"] == 1
 
 
 def test_the_state_is_flat_over_many_windows() -> None:

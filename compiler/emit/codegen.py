@@ -625,6 +625,7 @@ def _stream(plan: PhysicalPlan) -> dict[str, Any]:
         "stateful": kernel is not None or runs is not None,
         "shown": wrapped(list(shown), 8),
         "state": literal(fingerprint(plan)),
+        "behind": None,  # unless it reads results that come later than their time
         "once": query.grouped is not None and not any(aggregates_of(query)),
         "outside": [
             f"Outside({literal(each.variable)}, after={literal(each.interval.after)}, "

@@ -15,6 +15,7 @@ from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.codegen import context, environment, fingerprint
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.plan.physical import PhysicalPlan, Read, Runs
+from sase.compiler.plan.reach import latest
 
 Reads = Mapping[str, Sequence[str]]
 
@@ -24,8 +25,9 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
     some = next(iter(plans.values()))
     contexts = {name: context(plan, version, standalone) for name, plan in plans.items()}
     stream, first = some.stream, next(iter(contexts.values()))
+    behind = _behind(plans, reads) if stream else dict[str, int]()
     if stream:
-        _mark_results(contexts, plans, reads)
+        _mark_results(contexts, plans, reads, behind)
     functions = dict(zip(plans, _functions(plans, "follow" if stream else "find"), strict=True))
     more = " --checkpoint CHECKPOINT --max-delay DELAY" if stream else ""
     types, read_again = _types(plans), {each for read in reads.values() for each in read}
@@ -43,7 +45,7 @@ def generate_all(plans: Mapping[str, PhysicalPlan], reads: Reads, version: str, 
             "types": [(literal(name), wrapped(columns, 8)) for name, columns in types.items()],
             "where": _where(plans),
         },
-        states=[(literal(name), literal(_state(name, plans, reads))) for name in plans],
+        states=[(literal(name), literal(_state(name, plans, reads, behind))) for name in plans],
         queries=[
             {
                 "name": literal(name),
@@ -101,12 +103,29 @@ def _functions(names: Iterable[str], verb: str) -> Iterator[str]:
         yield function
 
 
-def _mark_results(contexts: Mapping[str, dict[str, Any]], plans: Mapping[str, PhysicalPlan], reads: Reads) -> None:
+def _behind(plans: Mapping[str, PhysicalPlan], reads: Reads) -> dict[str, int]:
+    """How far behind the watermark each query works, so that it has all results of the time that it decides about."""
+    found: dict[str, int] = {}
+    for name in plans:
+        found[name] = max((found[each] + (latest(plans[each].query) or 0) for each in reads[name]), default=0)
+    return found
+
+
+def _mark_results(
+    contexts: Mapping[str, dict[str, Any]],
+    plans: Mapping[str, PhysicalPlan],
+    reads: Reads,
+    behind: Mapping[str, int],
+) -> None:
     """Results that have waited for the watermark are not late, although it has passed them."""
     waited = set[str]()
     for name, plan in plans.items():
         made = sorted(waited.intersection(reads[name]))
         runs = plan.only(Runs)
+        if behind[name]:
+            why = "runs that began before are decided first"
+            contexts[name]["behind"] = {"ticks": f"{behind[name]:_}", "why": why}
+            contexts[name]["state"] = literal(_own_state(plan, behind[name]))
         if plan.kernel or runs or made:
             waited.add(name)
         if (plan.kernel or runs) and made:
@@ -167,9 +186,14 @@ def _schema(plan: PhysicalPlan, types: Mapping[str, Mapping[str, str]]) -> str:
     return ", ".join(f"{column_sql(name)} {kind}" for name, kind in schema.items())
 
 
-def _state(name: str, plans: Mapping[str, PhysicalPlan], reads: Reads) -> str:
+def _state(name: str, plans: Mapping[str, PhysicalPlan], reads: Reads, behind: Mapping[str, int]) -> str:
     """Its own state, and the states of those that it reads: they are part of its stream."""
-    return " ".join(filter(None, [*(_state(each, plans, reads) for each in reads[name]), fingerprint(plans[name])]))
+    own = _own_state(plans[name], behind.get(name, 0))
+    return " ".join(filter(None, [*(_state(each, plans, reads, behind) for each in reads[name]), own]))
+
+
+def _own_state(plan: PhysicalPlan, behind: int) -> str:
+    return f"{fingerprint(plan)}+{behind}" if behind else fingerprint(plan)
 
 
 def _given(plan: PhysicalPlan, reads: Sequence[str]) -> str:

@@ -1,4 +1,5 @@
-"""How far the events of a match can lie from its latest one, and those that could be added to it."""
+"""How far the events of a match can lie from its latest one, and those that could be added to it; and how long after
+its time a match may be certain."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from sase.compiler.core.bound import Apart, Before, Branch, Group
+from sase.compiler.core.bound import Apart, Before, BoundQuery, Branch, Group
 
 Bounds = dict[tuple[str, str], int]
 """For two variables, the most by which the time of the second exceeds that of the first."""
@@ -27,6 +28,17 @@ def reach(branches: Iterable[Branch]) -> Reach | None:
     if len(known) < len(far):
         return None
     return Reach(max(each.back for each in known), max(each.ahead for each in known))
+
+
+def latest(query: BoundQuery) -> int | None:
+    """How far the watermark may be behind the time of a match until the match is certain; None without a bound.
+
+    Where runs may not overlap, one that began before decides whether there is another one inside of it: when its window
+    ends, at the latest, and it did not begin after the match has ended.
+    """
+    if not query.runs or query.after == "to next row":
+        return 0
+    return query.within.ticks if query.within is not None else None
 
 
 def _of_branch(branch: Branch) -> Iterator[Reach | None]:

@@ -49,6 +49,8 @@ class StreamTask(Task):
     deciding: Deciding | None = None
     once: bool = False
     """Of totals: a key is told of when it has a match, and never again."""
+    behind: int = 0
+    """How far behind the watermark it works: results of other queries may come so long after their time."""
 
     @property
     def spreads(self) -> bool:
@@ -93,7 +95,8 @@ class Bucket(Matcher):
         self.seen = 0
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
-        """One micro-batch of a bucket; time and watermark are in ticks."""
+        """One micro-batch of a bucket; time and watermark are in ticks. The watermark is that by which the bucket
+        works."""
         late, arrived = self._timely(arrived, watermark)
         known = None if self.stream.arriving is None else self._known(state)
         beside = known is not None or self.stream.deciding is not None
@@ -127,7 +130,8 @@ class Bucket(Matcher):
         if arrived is None:
             return None, None
         marks = int64s(arrived, self.task.states)
-        behind = (int64s(arrived, self.task.time) < watermark) & (marks & TIMELY == 0)
+        complete = watermark + self.stream.behind
+        behind = (int64s(arrived, self.task.time) < complete) & (marks & TIMELY == 0)
         if not behind.any():
             return None, arrived
         late = arrived.filter(behind & (marks & COPY == 0)).select(list(self.stream.shown))

@@ -75,12 +75,14 @@ class RowStreamTask(Task):
     late: tuple[str, ...] = ()
     """The columns of a row that came too late."""
     limit: int | None = None
+    behind: int = 0
+    """How far behind the watermark it works: results of other queries may come so long after their time."""
     choice: Choice | None = None
 
     @property
     def eager(self) -> bool:
         """Whether a match is out as soon as it is found: starts do not depend on each other, and nobody counts."""
-        asked = [measure for _, measure, _ in self.measures]
+        asked: list[Condition] = [measure for _, measure, _ in self.measures]
         asked += [leaf for _, condition in self.pattern.running for leaf in _leaves(condition)]
         return self.pattern.skip.to == "next row" and not any(isinstance(each, MatchNumber) for each in asked)
 
@@ -103,14 +105,15 @@ class RowBucket(RowMatcher):
         self.clocked = self.tables.within > 0 and not task.ahead
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
-        """One micro-batch of a bucket; time and watermark are in ticks."""
+        """One micro-batch of a bucket; time and watermark are in ticks. The watermark is that by which the bucket
+        works."""
         late = None
         if arrived is not None:
             symbols = int64s(arrived, self.task.symbols)
             if (timely := symbols & TIMELY != 0).any():
                 place = arrived.schema.get_field_index(self.task.symbols)
                 arrived = arrived.set_column(place, arrived.schema.field(place), pa.array(symbols & ~TIMELY))
-            behind = (int64s(arrived, self.stream.time) < watermark) & ~timely
+            behind = (int64s(arrived, self.stream.time) < watermark + self.stream.behind) & ~timely
             if behind.any():
                 late = arrived.filter(behind).select(list(self.stream.late))
                 arrived = arrived.filter(~behind)

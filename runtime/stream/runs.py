@@ -32,13 +32,14 @@ def follow_runs(
     state: str,
     options: Options,
     finish: Callable[[DataFrame], DataFrame],
+    behind: int = 0,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """What is looked up in each match of a stream: `runs.find_runs` on the events that are not decided yet.
 
     `event` is the name of what a match keeps of an event, a struct of the columns `kept`: a bucket remembers these, and
     makes it of them; and it numbers them, where matches are chosen among. `shown` are the columns of an event that came
-    too late.
+    too late. `behind` is how long after their time results of other queries may come.
     """
     events = events.drop(columns.clock)
     typed = events.withColumn(event, F.struct(*(F.col(quoted(name)) for name in kept)))
@@ -50,6 +51,13 @@ def follow_runs(
     made = {event} if choice is None else {event, choice.number}
     names = dict.fromkeys(name for name in (*told.names, *kept) if name not in made)
     task = in_stream(
-        told, order, options, names=tuple(names), event=(event, tuple(kept)), late=tuple(shown), choice=choice
+        told,
+        order,
+        options,
+        names=tuple(names),
+        event=(event, tuple(kept)),
+        late=tuple(shown),
+        choice=choice,
+        behind=behind,
     )
     return found_in_state(events, typed, task, columns, time_kind, state, options, finish, bootstrap)

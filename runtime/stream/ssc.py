@@ -81,13 +81,14 @@ def scan_and_construct(
     arriving: Arriving | None = None,
     deciding: Deciding | None = None,
     once: bool = False,
+    behind: int = 0,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window. Of `Totals`, what they come
     to so far: after each micro-batch a row for each key that it changes, or, with `once`, that has its first match.
 
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
-    refused.
+    refused. `behind` is how long after their time results of other queries may come.
     """
     check_pattern(pattern, emit, groups or {}, candidates)
     horizon(pattern, tuple(outside))
@@ -112,6 +113,7 @@ def scan_and_construct(
         arriving=arriving,
         deciding=deciding,
         once=once,
+        behind=behind,
     )
     buckets = options.buckets if task.spreads else 1
     prepare(events.sparkSession, buckets)

@@ -34,6 +34,7 @@ class BucketWorker:
         else:
             self.bucket = TotalsBucket(task) if isinstance(task.pattern, Totals) else Bucket(task)
             self.shown = task.shown
+        self.behind = task.behind
         self.fingerprint = fingerprint
         self.time_kind = time_kind
 
@@ -56,7 +57,7 @@ class BucketWorker:
         before = timer.get()[0] if timer.exists() else None
         kept = None if before is None else self._restored(events.get()[0], arrived)
         now = watermark * 1000 if self.time_kind == "timestamp" else watermark - EPOCH
-        step = self.bucket.advance(kept, arrived, now)
+        step = self.bucket.advance(kept, arrived, now - self.behind)
 
         for kind, size, rows in passed:
             yield _row(bucket, kind, size, rows)
@@ -64,7 +65,7 @@ class BucketWorker:
             yield _rows(bucket, "rejected", self._late(step.late))
         for batch in step.matches:
             yield _rows(bucket, "match", pa.Table.from_batches([batch]))
-        wake = self._moment(step.wake)
+        wake = None if step.wake is None else self._moment(step.wake + self.behind)
         if step.state is not None:
             events.update((cell(step.state, self.fingerprint),))
         elif before is not None:
@@ -102,9 +103,7 @@ class BucketWorker:
         reason, record = pa.array(["late"] * len(event)), pa.nulls(len(event), pa.string())
         return pa.table([reason, record, event], ["reason", "record", "event"])
 
-    def _moment(self, wake: int | None) -> int | None:
-        if wake is None:
-            return None
+    def _moment(self, wake: int) -> int:
         return -(-wake // 1000) if self.time_kind == "timestamp" else wake + EPOCH
 
 
