@@ -51,6 +51,7 @@ from sase.compiler.plan.physical import (
     PhysicalPlan,
     Read,
     Remember,
+    Running,
     Runs,
     Select,
     Shuffle,
@@ -196,10 +197,13 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield "from sase.runtime.operator.results import Counted, Deciding"
     if kernel:
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
+        names |= {"Total"} if _running(plan) else set()
         if isinstance(kernel, Combination) and plan.only(Slices):
             names.add("BORROWED")
         listed = sorted(names, key=lambda name: (not name.isupper(), name))
         yield f"from sase.runtime.pattern import {', '.join(listed)}"
+    if runs and _running(plan):
+        yield "from sase.runtime.pattern import Total"
     if _places(plan):
         yield "from sase.runtime.places import Place"
     if plan.only(Decide) and not plan.stream:
@@ -209,6 +213,10 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
         yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
     by_key = ["from sase.runtime.shuffle import by_key"] if any(each.by for each in plan.every(Shuffle)) else []
+    if _running(plan):
+        filters = plan.only(Within) or plan.only(Select) or plan.only(Exclude)
+        yield "from sase.runtime.stream.group_bucket import GroupTask"
+        yield f"from sase.runtime.stream.groups import PASSED, add_up{', passing' if filters else ''}"
     if runs and plan.stream:
         yield "from sase.runtime.stream.job import Tables, file_streams, main"
         if runs.chosen:
@@ -362,14 +370,15 @@ def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
     for step in plan.steps:
         match step:
             case Within():
-                yield macros.within(*(literal(_place(name, plan.query.time)) for name in (step.first, step.last)))
+                places = (literal(_place(name, plan.query.time)) for name in (step.first, step.last))
+                yield macros.within(*places, bool(_running(plan)))
             case Select():
                 what = "sequences" if plan.query.is_sequence else "matches"
-                yield macros.select(list(map(literal, step.conditions)), what)
+                yield macros.select([_condition(plan, each) for each in step.conditions], what)
             case AntiJoin():
                 yield macros.anti_join(**_anti_join(plan, step))
             case Exclude():
-                yield macros.exclude(step.function, literal(step.sql), len(step.variables) > 1)
+                yield macros.exclude(step.function, _condition(plan, step.sql), len(step.variables) > 1)
             case Choose() if not plan.only(Runs):
                 yield macros.chosen(_chosen(step), literal(plan.own("candidate")), standalone)
             case Keep():
@@ -380,6 +389,16 @@ def _functions(plan: PhysicalPlan, standalone: bool) -> Iterator[str]:
                 yield macros.decide(standalone)
             case Arrays():
                 yield macros.arrays([(literal(name), literal(_array(step, name))) for name in step.elements])
+
+
+def _running(plan: PhysicalPlan) -> tuple[Running, ...]:
+    """What matches are added up to as they come, if they are."""
+    grouped = plan.result.grouped
+    return grouped.running if grouped is not None else ()
+
+
+def _condition(plan: PhysicalPlan, sql: str) -> str:
+    return f"passing({literal(sql)})" if _running(plan) else literal(sql)
 
 
 def _chosen(step: Choose) -> str:
@@ -525,6 +544,15 @@ def _grouped(grouped: Grouped) -> Mapping[str, Any]:
         "by": ", ".join(literal(column_sql(name)) for _, name in grouped.by),
         "made": [(literal(name), literal(sql)) for sql, name in grouped.by] if grouped.totals else [],
         "totals": [f"F.expr({literal(sql)}).alias({literal(name)})" for sql, name in grouped.totals],
+        "shown": literal(tuple(name for _, name in grouped.by)),
+        "running": [
+            f"Total({literal(each.name)}, {literal(each.kind)}{', real=True' if each.real else ''})"
+            for each in grouped.running
+        ],
+        "added": [
+            f"F.expr({literal(sql)}).alias({literal(name)})"
+            for sql, name in (*grouped.by, *((each.sql, each.name) for each in grouped.running))
+        ],
     }
 
 
@@ -649,6 +677,9 @@ def fingerprint(plan: PhysicalPlan) -> str:
     kinds = {name: kind for declared in read.types.values() for name, kind in declared.items()}
     parts: list[object] = [query.time, query.time_kind, query.order, query.within.ticks if query.within else None]
     parts += [[column, kinds.get(column)] for column in remembered.columns]
+    if running := _running(plan):
+        parts += [[sql for sql, _ in plan.result.grouped.by] if plan.result.grouped else []]
+        parts += [asdict(each) for each in running]
     if (runs := plan.only(Runs)) is not None:
         return _named([*parts, *made_of(runs)])
     assert kernel is not None

@@ -14,7 +14,7 @@ from sase.compiler.core.arrivals import last_of
 from sase.compiler.core.bound import Attribute, BoundQuery, EquivalenceTest, Place, Predicate, Variable
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.fields import attribute_of, of_event, of_variable
-from sase.compiler.plan.counting import grouped_by_spark, why_enumerated
+from sase.compiler.plan.counting import grouped_by_spark, running_totals, why_enumerated
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.names import Names
 from sase.compiler.plan.order import tree
@@ -143,14 +143,15 @@ class Columns:
         self.carry(*((column.table, column.name) for column in scalars.columns(node)))
 
     def grouped(self, result: Result) -> Result:
-        """Of matches that are built, groups and aggregates are Spark's."""
+        """Of matches that are built, groups and aggregates are Spark's; on a stream they are running totals."""
         if self.query.grouped is None:
             return result
         for value in self.query.grouped.by:
             self.carry_columns(value)
         why = why_enumerated(self.plan)
         group, total = self.names.roles["group"], self.names.roles["total"]
-        grouped, columns = grouped_by_spark(self.query, group, total, why)
+        added_up = running_totals if self.stream else grouped_by_spark
+        grouped, columns = added_up(self.query, group, total, why)
         return replace(result, columns=columns, grouped=grouped)
 
     def decide(self) -> Iterator[Decide]:

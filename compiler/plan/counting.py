@@ -14,10 +14,10 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.aggregates import Aggregate
 from sase.compiler.core.bound import BoundQuery
-from sase.compiler.core.errors import Diagnostic, SaseError
+from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.scalars import Family
 from sase.compiler.plan.logical import Plan
-from sase.compiler.plan.physical import Grouped, Total
+from sase.compiler.plan.physical import Grouped, Running, Total
 
 
 def why_enumerated(plan: Plan) -> str | None:
@@ -96,14 +96,10 @@ def _key(plan: Plan, value: exp.Expr) -> int | None:
 
 
 def refuse_to_enumerate(plan: Plan, stream: bool) -> None:
-    """A loop that stays whole can be counted, and nothing else; and so it is on a stream, where Spark has no groups."""
+    """A loop that stays whole can be counted, and nothing else. On a stream totals go on, and Spark does not help."""
     query = plan.query
-    if query.grouped is not None and stream and (why := why_enumerated(plan)):
-        found = Diagnostic(
-            f"on a stream, matches are added up where they are found, and here they must be built first: {why}",
-            query.grouped.span,
-            "ask of each event what it is by itself, and the key, [id] in WHERE; or run the query on events at rest",
-        )
+    if query.grouped is not None and stream and (why := next(_unknown_so_far(query), None)):
+        found = Diagnostic(f"on a stream, totals so far are added up match by match, and {why[0]}", *why[1:])
         raise SaseError([found], query.text, query.filename)
     if query.grouped is not None and query.loops and not query.runs and (why := why_enumerated(plan)):
         name = next(iter(query.loops))
@@ -113,6 +109,23 @@ def refuse_to_enumerate(plan: Plan, stream: bool) -> None:
             "what is asked of events may concern each by itself, and the key: [id] in WHERE",
         )
         raise SaseError([found], query.text, query.filename)
+
+
+def _unknown_so_far(query: BoundQuery) -> Iterator[tuple[str, Span, str]]:
+    """Why totals of matches cannot go on, where that is, and a way out."""
+    assert query.grouped is not None
+    for aggregate in aggregates(query):
+        value = aggregate.value
+        if value is None:
+            continue
+        if aggregate.this in ("min", "max") and scalars.family(_kind(value)) not in _ORDERED:
+            why = f"the order of {scalars.sql(value)} is known to Spark alone"
+            yield why, query.grouped.span, "ask for a number, a string or a time in there"
+        elif aggregate.this == "avg" and (digits := _decimal(value)) is not None:
+            precision, scale = digits
+            if 38 - (min(precision + 10, 38) - scale) < scale + 4:
+                why = f"the average of decimal({precision},{scale}) does not fit into 38 digits"
+                yield why, query.grouped.span, f"make it a double, avg(CAST({scalars.sql(value)} AS double))"
 
 
 # ---- what is added up ---------------------------------------------------------------------------
@@ -178,19 +191,87 @@ def grouped_by_spark(query: BoundQuery, group: str, name: str, why: str | None) 
     return Grouped(pairs, tuple(totals.items()), why), columns
 
 
-def _in_spark(query: BoundQuery, aggregate: Aggregate) -> str:
-    """As Spark aggregates matches. What a loop has is an array: it is aggregated in each match first."""
-    value = aggregate.value
-    loops = [name for name in (scalars.variables(value) if value is not None else ()) if name in query.loops]
-    if value is None or not loops or query.loops[loops[0]].single:
-        return scalars.sql(aggregate)
+def running_totals(query: BoundQuery, group: str, name: str, why: str | None) -> tuple[Grouped, Columns]:
+    """For matches of a stream: groups and totals are called so, with numbers. What batch makes of all matches is made
+    of what each of them adds."""
+    by = {value: f"{group}_{number}" for number, value in enumerate(_by(query), 1)}
+    found: list[Running] = []
+
+    def total(kind: str, sql: str, real: bool = False) -> exp.Expr:
+        known = next((each for each in found if (each.kind, each.sql, each.real) == (kind, sql, real)), None)
+        if known is None:
+            known = Running(sql, f"{name}_{len(found) + 1}", kind, real)
+            found.append(known)
+        return _own(known.name)
+
+    def count(sql: str, real: bool = False) -> exp.Expr:
+        return total("count", f"CAST({sql} AS {'double' if real else 'bigint'})", real)
+
+    def made(aggregate: Aggregate) -> exp.Expr:
+        value, real = aggregate.value, aggregate.real
+        if value is None:
+            return count("1", real)
+        some = _some(query, value)
+        number = f"size({some})" if some else f"{_operand(value)} IS NOT NULL"
+        if aggregate.this == "count":
+            return count(number, real)
+        if aggregate.this in ("min", "max"):
+            return total(aggregate.this, f"array_{aggregate.this}({some})" if some else scalars.sql(value))
+        digits = _decimal(value)
+        kind = "bigint" if aggregate.this == "sum" and scalars.is_integer(_kind(value)) else "double"
+        if digits is not None:
+            kind = f"decimal({min(digits[0] + 10, 38)},{digits[1]})"
+        if real and aggregate.this == "sum":
+            kind = "double"
+        each = f"aggregate({some}, CAST(0 AS {kind}), (t, e) -> CAST(t + e AS {kind}))" if some else scalars.sql(value)
+        added = total("sum", f"coalesce(CAST({each} AS {kind}), 0)", kind == "double")
+        if aggregate.this == "sum":  # of nothing, it is NULL
+            there = exp.GT(this=count(number), expression=exp.Literal.number(0))
+            return exp.Case(ifs=[exp.If(this=there, true=added)])
+        average: exp.Expr = exp.Anonymous(this="try_divide", expressions=[added, count(number)])
+        if digits is not None:
+            average = exp.cast(average, f"decimal({min(digits[0] + 4, 38)},{digits[1] + 4})", dialect="spark")
+        return exp.cast(average, "double", dialect="spark") if real else average
+
+    columns = _columns(query, {value: _own(column) for value, column in by.items()}, made)
+    if not found:
+        count("1")  # that there is a match at all
+    pairs = tuple((scalars.sql(value), column) for value, column in by.items())
+    return Grouped(pairs, (), why, tuple(found)), columns
+
+
+def _decimal(value: exp.Expr) -> tuple[int, int] | None:
+    """How many digits a decimal has, and how many of them behind the point."""
+    kind = _kind(value)
+    if kind.this != exp.DataType.Type.DECIMAL:
+        return None
+    digits = [int(each.name) for each in kind.expressions]
+    return (digits[0], digits[1] if len(digits) > 1 else 0) if digits else (10, 0)
+
+
+def _operand(value: exp.Expr) -> str:
+    return scalars.sql(value if isinstance(value, exp.Column) else exp.Paren(this=value.copy()))
+
+
+def _some(query: BoundQuery, value: exp.Expr) -> str | None:
+    """What a loop has is an array: its values that are there. None where a match has one value."""
+    loops = [name for name in scalars.variables(value) if name in query.loops]
+    if not loops or query.loops[loops[0]].single:
+        return None
 
     def of_one(part: exp.Expr) -> exp.Expr:
         return exp.Dot(this=exp.to_identifier("e"), expression=part.this) if isinstance(part, exp.Column) else part
 
     bare = scalars.without_variable(value).transform(of_one)
-    values = f"transform({scalars.column_sql(loops[0])}, e -> {scalars.sql(bare)})"
-    some = f"filter({values}, e -> e IS NOT NULL)"
+    return f"filter(transform({scalars.column_sql(loops[0])}, e -> {scalars.sql(bare)}), e -> e IS NOT NULL)"
+
+
+def _in_spark(query: BoundQuery, aggregate: Aggregate) -> str:
+    """As Spark aggregates matches. What a loop has is aggregated in each match first."""
+    value = aggregate.value
+    some = _some(query, value) if value is not None else None
+    if some is None:
+        return scalars.sql(aggregate)
     count = f"coalesce(sum(CAST(size({some}) AS bigint)), 0)"
     match aggregate.this:
         case "count":

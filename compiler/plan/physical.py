@@ -509,6 +509,16 @@ class Ticks:
 
 
 @dataclass(frozen=True)
+class Running:
+    """On a stream: a total of a group so far, and what each match adds to it."""
+
+    sql: str
+    name: str
+    kind: str
+    real: bool
+
+
+@dataclass(frozen=True)
 class Grouped:
     """Matches are grouped, and a result is a group. Both kinds of columns come as (SQL, name)."""
 
@@ -517,6 +527,8 @@ class Grouped:
     """Aggregates over matches. Nothing where the kernel has added them up: then they are merged."""
     why: str | None
     """Why matches were built; None if they were not."""
+    running: tuple[Running, ...] = ()
+    """On a stream, in the place of the aggregates over all matches."""
 
 
 @dataclass(frozen=True)

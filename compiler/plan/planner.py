@@ -66,7 +66,9 @@ class _Planner(Columns):
         self.carried = {variable.name: set() for variable in plan.query.positive}
 
     def plan_all(self) -> PhysicalPlan:
-        waits = self.query.reported or (self.stream and (self.plan.negations or self.query.arrivals))
+        waits = self.query.reported or (
+            self.stream and (self.plan.negations or self.query.arrivals or self.query.grouped is not None)
+        )
         kernel = self.kernel() if self.plan.needs_kernel or waits else None
         if kernel is not None and self.query.grouped is not None and why_enumerated(self.plan) is None:
             return self.counted(kernel)

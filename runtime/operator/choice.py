@@ -31,13 +31,19 @@ def candidate_column(found: Candidates, base: int) -> pa.Array:
 
 
 def choose(pattern: Combination, at: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of the rows of a partition, those that are reported; column number `at` has the candidates."""
+    """Of the rows of a partition, those that are reported; column number `at` has the candidates. A row without one is
+    no match, and passes by."""
     selection = Selection.of(pattern, np.zeros(0, np.bool))
     positives = len(pattern.positive)
     waiting: pa.Table | None = None
     for batch in batches:
         if not batch.num_rows:
             continue
+        if (column := batch.column(at)).null_count:
+            yield batch.filter(column.is_null())
+            batch = batch.filter(column.is_valid())
+            if not batch.num_rows:
+                continue
         table = pa.Table.from_batches([batch])
         if waiting is not None:
             table = pa.concat_tables([waiting, table])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from decimal import Decimal, localcontext
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -112,7 +113,17 @@ class Added:
         return found[:, 0] != NONE, pa.array(values.to_pylist(), values.type, mask=~some) if (~some).any() else values
 
 
-def brought_together(pattern: Totals, parts: pa.Table) -> tuple[pa.Table, Ints]:
+class Summed(Protocol):
+    """Totals by the columns of a group."""
+
+    @property
+    def shown(self) -> tuple[str, ...]: ...
+
+    @property
+    def totals(self) -> tuple[Total, ...]: ...
+
+
+def brought_together(pattern: Summed, parts: pa.Table) -> tuple[pa.Table, Ints]:
     """One row per key, and for each of the parts the number of its row."""
     codes = group_codes([parts.column(name) for name in pattern.shown], parts.num_rows)
     _, first, place = np.unique(codes, return_index=True, return_inverse=True)
@@ -126,6 +137,9 @@ def brought_together(pattern: Totals, parts: pa.Table) -> tuple[pa.Table, Ints]:
             best = by[np.flatnonzero(np.diff(place[by], prepend=-1))]
             columns[each.name] = column.take(pa.array(best))
             continue
+        if pa.types.is_decimal(column.type):
+            columns[each.name] = _exact_sums(column, place, len(first))
+            continue
         value = column.to_numpy()
         sums = np.zeros(len(first), value.dtype)
         np.add.at(sums, place, value)
@@ -136,6 +150,19 @@ def brought_together(pattern: Totals, parts: pa.Table) -> tuple[pa.Table, Ints]:
             )
         columns[each.name] = pa.chunked_array([pa.array(sums)])
     return pa.table(columns), place
+
+
+def _exact_sums(column: pa.ChunkedArray, place: Ints, groups: int) -> pa.ChunkedArray:
+    sums = [Decimal(0)] * groups
+    with localcontext(prec=2 * column.type.precision):
+        for at, value in zip(place.tolist(), column.to_pylist(), strict=True):
+            sums[at] += value
+    try:
+        return pa.chunked_array([pa.array(sums, column.type)])
+    except pa.ArrowInvalid:
+        raise SaseRunError(
+            f"a sum of decimals is too large for {column.type.precision} digits: CAST(sum(…) AS double) adds doubles"
+        ) from None
 
 
 class Adding(Partition):

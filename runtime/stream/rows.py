@@ -100,7 +100,8 @@ def found_in_state(
     found = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(names)])
 
     def named(matches: DataFrame) -> DataFrame:
-        return finish(matches.toDF(*(name for name, _ in names)).drop(names[-1][0]))
+        more = matches.columns[len(names) :]
+        return finish(matches.toDF(*(name for name, _ in names), *more).drop(names[-1][0]))
 
     rejected = rejected_schema(watched.schema, task.late)
     return Stream(counted(packed), found, rejected, named, task, buckets, time_kind)

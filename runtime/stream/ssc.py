@@ -29,6 +29,7 @@ from sase.runtime.stream.rejected import counted, rejected_schema
 from sase.runtime.stream.row_bucket import RowStreamTask
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
+from sase.runtime.stream.worker import BucketTask
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -152,16 +153,21 @@ def in_state(
     """PACKED rows of what the buckets find, and of what could not take part."""
     # An event's type is short, and records are there only of events that could not be read.
     bound_batches(events, set(events.columns) - {*shown[:1], columns.reason, columns.record})
-    return (
-        in_buckets(events, task.by, columns, buckets, everywhere)
-        .mapInArrow(packer(events.columns, shown, columns, None), PACKED)
-        .groupBy("bucket")
-        .transformWithStateInPandas(
-            _processor(task, f"{state} in {buckets} buckets", time_kind, bootstrap),
-            outputStructType=PACKED,
-            outputMode="append",
-            timeMode="eventTime",
-        )
+    packed = in_buckets(events, task.by, columns, buckets, everywhere).mapInArrow(
+        packer(events.columns, shown, columns, None), PACKED
+    )
+    return kept_in_state(packed, task, f"{state} in {buckets} buckets", time_kind, bootstrap)
+
+
+def kept_in_state(
+    packed: DataFrame, task: BucketTask, name: str, time_kind: str, bootstrap: Callable[[], None] | None
+) -> DataFrame:
+    """PACKED rows in and out: what the buckets make of them, with a state that has a name."""
+    return packed.groupBy("bucket").transformWithStateInPandas(
+        _processor(task, name, time_kind, bootstrap),
+        outputStructType=PACKED,
+        outputMode="append",
+        timeMode="eventTime",
     )
 
 
@@ -208,7 +214,7 @@ def single_events(
 
 
 def _processor(
-    task: StreamTask | RowStreamTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
+    task: BucketTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
 ) -> StatefulProcessor:
     """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor

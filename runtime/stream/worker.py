@@ -11,6 +11,7 @@ import pyarrow as pa
 from sase.runtime.errors import SaseRunError
 from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, StreamTask
+from sase.runtime.stream.group_bucket import GroupBucket, GroupTask
 from sase.runtime.stream.row_bucket import RowBucket, RowStreamTask
 from sase.runtime.stream.totals import TotalsBucket
 
@@ -23,18 +24,23 @@ CELL_BYTES = 64 << 10
 
 _NAME = b"sase"
 
+BucketTask = StreamTask | RowStreamTask | GroupTask
+
 
 class BucketWorker:
     """One for each task of Spark. `fingerprint` names what the state is made of."""
 
-    def __init__(self, task: StreamTask | RowStreamTask, fingerprint: str, time_kind: str) -> None:
-        if isinstance(task, RowStreamTask):
-            self.bucket: Bucket | RowBucket = RowBucket(task)
-            self.shown = task.late
-        else:
-            self.bucket = TotalsBucket(task) if isinstance(task.pattern, Totals) else Bucket(task)
-            self.shown = task.shown
-        self.behind = task.behind
+    def __init__(self, task: BucketTask, fingerprint: str, time_kind: str) -> None:
+        self.bucket: Bucket | RowBucket | GroupBucket
+        self.behind, self.shown = 0, ()
+        match task:
+            case GroupTask():
+                self.bucket = GroupBucket(task)
+            case RowStreamTask():
+                self.bucket, self.behind, self.shown = RowBucket(task), task.behind, task.late
+            case StreamTask():
+                self.bucket = TotalsBucket(task) if isinstance(task.pattern, Totals) else Bucket(task)
+                self.behind, self.shown = task.behind, task.shown
         self.fingerprint = fingerprint
         self.time_kind = time_kind
 
@@ -78,7 +84,8 @@ class BucketWorker:
             else:
                 timer.update((wake,))
                 handle.registerTimer(wake)
-        yield _row(bucket, "state", 0 if step.state is None else step.state.num_rows, None)
+        if not isinstance(self.bucket, GroupBucket):  # whose state is of no events
+            yield _row(bucket, "state", 0 if step.state is None else step.state.num_rows, None)
 
     def _restored(self, remembered: bytes, arrived: pa.Table | None) -> pa.Table:
         table = opened(remembered)
