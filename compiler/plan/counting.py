@@ -14,7 +14,7 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.aggregates import Aggregate
 from sase.compiler.core.bound import BoundQuery
-from sase.compiler.core.errors import Diagnostic, SaseError, Span
+from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.scalars import Family
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.physical import Grouped, Running, Total
@@ -98,9 +98,8 @@ def _key(plan: Plan, value: exp.Expr) -> int | None:
 def refuse_to_enumerate(plan: Plan, stream: bool) -> None:
     """A loop that stays whole can be counted, and nothing else. On a stream totals go on, and Spark does not help."""
     query = plan.query
-    if query.grouped is not None and stream and (why := next(_unknown_so_far(query), None)):
-        found = Diagnostic(f"on a stream, totals so far are added up match by match, and {why[0]}", *why[1:])
-        raise SaseError([found], query.text, query.filename)
+    if query.grouped is not None and stream and why_enumerated(plan) and (unknown := [*_unknown_so_far(query)]):
+        raise SaseError(unknown, query.text, query.filename)
     if query.grouped is not None and query.loops and not query.runs and (why := why_enumerated(plan)):
         name = next(iter(query.loops))
         found = Diagnostic(
@@ -111,21 +110,23 @@ def refuse_to_enumerate(plan: Plan, stream: bool) -> None:
         raise SaseError([found], query.text, query.filename)
 
 
-def _unknown_so_far(query: BoundQuery) -> Iterator[tuple[str, Span, str]]:
-    """Why totals of matches cannot go on, where that is, and a way out."""
+def _unknown_so_far(query: BoundQuery) -> Iterator[Diagnostic]:
+    """Why totals of matches cannot go on."""
     assert query.grouped is not None
+    known = "on a stream, totals so far are added up match by match, and"
     for aggregate in aggregates(query):
         value = aggregate.value
         if value is None:
             continue
         if aggregate.this in ("min", "max") and scalars.family(_kind(value)) not in _ORDERED:
-            why = f"the order of {scalars.sql(value)} is known to Spark alone"
-            yield why, query.grouped.span, "ask for a number, a string or a time in there"
+            why = f"{known} the order of {scalars.sql(value)} is known to Spark alone"
+            yield Diagnostic(why, query.grouped.span, "ask for a number, a string or a time in there")
         elif aggregate.this == "avg" and (digits := _decimal(value)) is not None:
             precision, scale = digits
             if 38 - (min(precision + 10, 38) - scale) < scale + 4:
-                why = f"the average of decimal({precision},{scale}) does not fit into 38 digits"
-                yield why, query.grouped.span, f"make it a double, avg(CAST({scalars.sql(value)} AS double))"
+                why = f"{known} the average of decimal({precision},{scale}) does not fit into 38 digits"
+                help = f"make it a double, avg(CAST({scalars.sql(value)} AS double))"
+                yield Diagnostic(why, query.grouped.span, help)
 
 
 # ---- what is added up ---------------------------------------------------------------------------

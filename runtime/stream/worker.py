@@ -32,7 +32,8 @@ class BucketWorker:
 
     def __init__(self, task: BucketTask, fingerprint: str, time_kind: str) -> None:
         self.bucket: Bucket | RowBucket | GroupBucket
-        self.behind, self.shown = 0, ()
+        self.shown: tuple[str, ...] = ()
+        self.behind = 0
         match task:
             case GroupTask():
                 self.bucket = GroupBucket(task)
