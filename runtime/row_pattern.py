@@ -121,6 +121,9 @@ class RowPattern:
     within: int | None = None
     running: tuple[tuple[str, Condition], ...] = ()
     """What a row must also meet to be mapped to a variable, given the rows that were mapped before it."""
+    stuck: bool = False
+    """Of a pattern in which a row fits one position at most, with a window: not its matches are wanted, but what had
+    begun and was open when its window ended, with the rows up to there."""
 
     @property
     def variables(self) -> tuple[str, ...]:

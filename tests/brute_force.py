@@ -235,23 +235,27 @@ Taken = list[tuple[int, "Event"]]
 
 def run(pattern: Pattern, events: list[Event]) -> Match | None:
     """From the first of these events. An event that a component further on can take is taken there: whatever can be
-    left behind is, and the first event that can close the match closes it."""
+    left behind is, and the first event that can close the match closes it. One that is open when its window ends has
+    timed out."""
     taken: Taken = []
     between: list[Event] = []
     for event in events:
         if taken and pattern.within is not None and event.time - taken[0][1].time >= pattern.within:
-            return None
+            break
         step = next((step for step in ways_on(pattern, taken) if can_take(pattern, taken, step, event, between)), None)
         if step is not None:
             taken, between = [*taken, (step, event)], []
             if is_complete(pattern, taken):
-                branch = Branch(tuple(bound_by(pattern, taken)))
-                return Match(branch, bound_by(pattern, taken), {})
+                return None if pattern.timed_out else _match_of(pattern, taken)
         elif not taken or pattern.strategy != NEXT_MATCH:
             return None
         else:
             between.append(event)
-    return None
+    return _match_of(pattern, taken) if taken and pattern.timed_out else None
+
+
+def _match_of(pattern: Pattern, taken: Taken) -> Match:
+    return Match(Branch(tuple(bound_by(pattern, taken))), bound_by(pattern, taken), {})
 
 
 def ways_on(pattern: Pattern, taken: Taken) -> list[int]:
@@ -640,16 +644,19 @@ class Pattern:
         self.repeated = {names[part.span] for part in listed if part.repeated}
         self.timed_out = query.timed_out is not None
         patterns = [query.pattern]
-        if self.timed_out:
+        self.strategy = query.strategy.text if query.strategy else ANY_MATCH
+        if self.timed_out and self.strategy == ANY_MATCH:
             assert isinstance(query.pattern, syntax.Seq)
             patterns = [*stuck(query.pattern)]
-        self.strategy = query.strategy.text if query.strategy else ANY_MATCH
         self.steps = steps(query.pattern, names) if self.strategy != ANY_MATCH else []
         self.optional = {names[part.span] for part in listed if part.repeated and part.repeated[0] == 0}
+        self.optional |= self.repeated if self.timed_out else set()
         longest = longest if self.strategy == ANY_MATCH else 1
         self.branches = [branch for pattern in patterns for branch in branches(pattern, names, longest)]
         self.positive = {variable(name) for branch in self.branches for name in branch.positive}
         self.positive |= {step.name for step in self.steps}
+        if self.timed_out and self.steps and self.steps[-1].name not in self.repeated:
+            self.positive.remove(self.steps[-1].name)  # a run that has its event is not stuck
         self.collects = {
             name for branch in self.branches for group in branch.groups if group.collects for name in group.names
         }
@@ -1047,7 +1054,7 @@ def result(pattern: Pattern, query: Query, match: Match) -> dict[str, Any]:
             for component in pattern.components
             if component.name in pattern.positive | pattern.collects
         }
-        reached = {"reached": len(match.bound)} if pattern.timed_out else {}
+        reached = {"reached": len(set(map(variable, match.bound)))} if pattern.timed_out else {}
         return {**columns, **reached, **times(pattern, match)}
     row = {}
     if query.returns.composite is not None:
@@ -1115,7 +1122,9 @@ def times(pattern: Pattern, match: Match) -> dict[str, Any]:
     """Of the earliest positive event, and of the latest one; with an open group, of the end of the window."""
     first = min(match.bound.values(), key=place)
     last = max(match.bound.values(), key=place)
-    is_open = any(any_is_open(match.branch, match.branch.before, group) for group in match.branch.groups)
+    is_open = pattern.timed_out or any(
+        any_is_open(match.branch, match.branch.before, group) for group in match.branch.groups
+    )
     return {"started_at": first.time, "detected_at": end_of_window(first, pattern.within) if is_open else last.time}
 
 

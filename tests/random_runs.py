@@ -21,6 +21,9 @@ REFUSED = (
     "depends on what is collected",
     "mixes conditions",
     "speaks of 2 negated components",
+    "TIMED OUT takes every",
+    "TIMED OUT reports sequences",
+    "a run that got stuck ends with its window",
 )
 
 
@@ -68,7 +71,7 @@ def run_query(random: Random) -> str:
     if where:
         text += f" WHERE {' AND '.join(where)}"
     if random.random() < 0.6:
-        text += f" WITHIN {random.randint(2, 20)}"
+        text += f" WITHIN {random.randint(2, 20)}{random.choice(['', '', ' TIMED OUT'])}"
     text += f" {random.choice(STRATEGIES)}"
     text += random.choice(["", "", " AFTER MATCH SKIP PAST LAST ROW", " AFTER MATCH SKIP TO NEXT ROW"])
     return text + random.choice(["", "", "", "", " CONSUME SHARED", " CONSUME EXCLUSIVE"])

@@ -129,6 +129,12 @@ def measures_of(job: Any, event: pa.DataType) -> tuple[tuple[str, Any, pa.DataTy
     return tuple((name, value, kind(value)) for name, value in job.VALUES.items())
 
 
+def names_of(query: sase.Query, step: Runs) -> dict[str, str]:
+    """The variables of a result, by what of a match holds their events."""
+    variables = query.compiled.physical.result.variables
+    return {value: name for name, value in step.values.items() if name in variables}
+
+
 def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str, Any]]:
     """What the job would do: the matches by the numbers of their events."""
     query = sase.compile(case.query, case.catalog)
@@ -151,7 +157,7 @@ def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str
         steps_per_row=10_000,
         refuse_ties=True,
     )
-    shown = {value: name for name, value in step.values.items()}
+    shown = names_of(query, step)
     batches = run(task, iter(table.to_batches(max_chunksize=2)))
     if step.chosen:
         places = {name: at for at, name in enumerate(job.VALUES)}
@@ -173,7 +179,7 @@ def by_number(match: dict[str, Any]) -> str:
         {
             name: list(map(number, value)) if isinstance(value, list) else number(value)
             for name, value in match.items()
-            if name not in ("started_at", "detected_at")
+            if name not in ("started_at", "detected_at", "reached")
         }
     )
 

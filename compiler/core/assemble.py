@@ -85,9 +85,11 @@ def assemble(
         found.append(Diagnostic(f"a pattern has at most {MOST_COMPONENTS} components", variables[MOST_COMPONENTS].span))
     found += pattern.wrong(shapes, span, needs_window=within is None)
     window = within if isinstance(within, Window) else None
+    follows_runs = strategy is not None and strategy[0] != "skip till any match"
     if timed_out is not None:
         found += _wrong_time_out(shapes, timed_out, bool(selection or exclusive), bool(arrays))
-        shapes = pattern.timed_out(shapes[0], timed_out)
+        if not follows_runs:
+            shapes = pattern.timed_out(shapes[0], timed_out)
     where, returns = list(where), None if returns is None else list(returns)
     expressions = [*where, *(output.value for output in returns or ())]
     if loops or strategy:
@@ -111,8 +113,9 @@ def assemble(
     found += arriving.found
     bare = [pattern.finished(shape, window) for shape in shapes]
     bare = [replace(branch, apart=_tightest((*branch.apart, *apart))) for branch in bare]
-    runs_on = loops if strategy and strategy[0] != "skip till any match" else {}
-    conditions = _Conditions(catalog.type, variables, missing, mixes=timed_out is not None, loops=runs_on)
+    runs_on = loops if follows_runs else {}
+    mixes = timed_out is not None and not follows_runs
+    conditions = _Conditions(catalog.type, variables, missing, mixes=mixes, loops=runs_on)
     branches = conditions.of(list(where), bare)
     found += conditions.found
     decided = ordering.decided(branches, missing, catalog.type)

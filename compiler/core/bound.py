@@ -319,7 +319,8 @@ class BoundQuery:
     decided: tuple[Predicate, ...] = ()
     """The parts of WHERE that depend on earlier results, by `reported`: moment by moment, behind all others."""
     timed_out: bool = False
-    """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds."""
+    """The branches are those in which a sequence got stuck: `reached` is the number of variables that one binds. Of
+    runs, there is the branch of all variables, and a run is open when its window ends."""
     grouped: Grouping | None = None
     """The outputs are aggregates over all matches of a group."""
     some: frozenset[str] = frozenset()
@@ -381,9 +382,13 @@ class BoundQuery:
 
     @cached_property
     def result_variables(self) -> tuple[str, ...]:
-        """Those of a result, in the order of the text: bound ones, collected ones, and repeated ones as one."""
+        """Those of a result, in the order of the text: bound ones, collected ones, and repeated ones as one. A run that
+        has its last event is not stuck."""
         whole = {element: name for name, elements in self.arrays.items() for element in elements}
-        names = (variable.name for variable in self.variables if variable.name in self.bound | self.collected)
+        shown = self.bound | self.collected
+        if self.timed_out and self.runs:
+            shown -= {self.branches[0].variables[-1]} - {*self.loops}
+        names = (variable.name for variable in self.variables if variable.name in shown)
         return tuple(dict.fromkeys(whole.get(name, name) for name in names))
 
     # ---- sequences ------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sase.compiler.core import scalars
 from sase.compiler.core.bound import AfterMatch, BoundQuery, EventStrategy
 from sase.compiler.core.errors import Diagnostic, Span
 
@@ -34,12 +35,12 @@ def wrong(
         what = f"{query.strategy} goes" if query.runs else "a loop without an upper bound goes"
         yield Diagnostic(f"{what} from event to event, and this pattern has no such order", span, RUNS)
         return
-    if query.timed_out:
+    if query.timed_out and not query.runs:
         message = "TIMED OUT goes with SEQ of single events, and all combinations"
-        if query.runs:
-            message = f"a run of {query.strategy} that got stuck is no match, and TIMED OUT is about matches"
         yield Diagnostic(message, span, "leave one of the two out; explain --analyze tells how far runs get")
         return
+    if query.timed_out:
+        yield from _wrong_time_out(query, after)
     for group in branch.groups:
         if len(group.variables) > 1 or group.groups or group.fold != "none":
             yield Diagnostic(
@@ -53,6 +54,27 @@ def wrong(
         yield from _wrong_run(query)
     elif query.grouped is None:
         yield from _enumerated(query)
+
+
+def _wrong_time_out(query: BoundQuery, after: tuple[AfterMatch, Span] | None) -> Iterator[Diagnostic]:
+    if query.after == "past last row" and after is not None:
+        yield Diagnostic(
+            "a run that got stuck ends with its window, and not with an event behind which another could begin",
+            after[1],
+            "leave it out: every run that got stuck is told of",
+        )
+    if query.composite is not None and query.order is not None:
+        yield Diagnostic(
+            "at the end of a window there is no event to give the result a tie-breaker",
+            query.span,
+            "leave out RETURN EVENT, or the tie-breaker",
+        )
+    last = query.branches[0].variables[-1]
+    for output in query.returns or ():
+        if last in scalars.variables(output.value) and last not in query.loops:
+            yield Diagnostic(
+                f"a run that reaches {last} is not timed out", output.span, "return attributes of earlier events"
+            )
 
 
 def _first_loop(query: BoundQuery) -> Span:

@@ -505,7 +505,12 @@ def _output(plan: PhysicalPlan) -> Iterator[str]:
         return
     yield from (_shown(plan, name) for name in result.variables)
     if result.reached:
-        bound = " + ".join(f"int({column_sql(name)} IS NOT NULL)" for name in result.reached)
+        runs = plan.only(Runs)
+        there = {
+            name: f"size({column_sql(name)}) > 0" if runs and name in runs.arrays else f"{column_sql(name)} IS NOT NULL"
+            for name in result.reached
+        }
+        bound = " + ".join(f"int({each})" for each in there.values())
         yield f'F.expr({literal(bound)}).alias("reached")'
     started, detected = _times(plan)
     yield f'{started}.alias("started_at")'
@@ -527,6 +532,8 @@ def _times(plan: PhysicalPlan) -> tuple[str, str]:
     match result.times:
         case Ends() if plan.only(Runs):
             started, detected = (f"F.col({literal(plan.own(role))})" for role in ("started", "detected"))
+            if result.times.at_window_end:
+                detected = f"later(matches, {literal(plan.own('started'))}, WINDOW)"
         case Ends():
             first, last = (literal(_place(name, time)) for name in (result.times.first, result.times.last))
             started = f"F.col({first})"

@@ -42,6 +42,8 @@ def pattern_lines(plan: RowPlan) -> Iterator[str]:
         yield f"skip=Skip({literal(plan.skip.to)}{variables}),"
     if plan.within:
         yield f"within={plan.within.length:_},"
+    if plan.stuck:
+        yield "stuck=True,"
     if plan.running:
         yield "running=("
         for name, condition in plan.running.items():

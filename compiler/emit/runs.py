@@ -94,7 +94,8 @@ def _shown(plan: PhysicalPlan, runs: Runs) -> dict[str, str]:
         elif name in runs.arrays:
             found[name] = f"transform({value}, e -> {struct})"
         else:
-            found[name] = f"IF({value} IS NULL, NULL, {struct})" if name in plan.query.loops else struct
+            absent = name in plan.query.loops or plan.query.timed_out
+            found[name] = f"IF({value} IS NULL, NULL, {struct})" if absent else struct
     time = column_sql(plan.query.time)
     if plan.result.tells_time:
         found |= {plan.own("started"): f"{runs.first}.{time}", plan.own("detected"): f"{runs.last}.{time}"}

@@ -134,6 +134,8 @@ class RowPlan:
     look_ups: dict[str, LookUp]
     measures: tuple[Output, ...]
     streamed: Streamed | None = None
+    stuck: bool = False
+    """Not the matches are wanted, but what was open when its window ended."""
 
     @property
     def shown(self) -> Shown:

@@ -116,5 +116,9 @@ class RunColumns(Columns):
             if query.returns is None:
                 self.carry(*((variable.name, attribute.name) for attribute in variable.attributes.values()))
         names = tuple(variable.name for variable in query.positive)
-        times = Ends(names[0], names[-1], at_window_end=False)
-        return self.grouped(Result(self.returned(), names, times, moment=self.moment([names[-1]])))
+        times = Ends(names[0], names[-1], at_window_end=query.timed_out)
+        moment = self.moment([names[-1]])
+        if not query.timed_out:
+            return self.grouped(Result(self.returned(), names, times, moment=moment))
+        shown = query.result_variables
+        return self.grouped(Result(self.returned(), shown, times, moment=moment, reached=shown))

@@ -87,6 +87,8 @@ class RunStates:
     """An event that fits nothing is passed over."""
     same: Callable[[Symbol], Symbol]
     """The first of the symbols that ask for the same."""
+    stuck: bool
+    """Runs that get stuck are wanted, so a state from which there is no way on is one to wait in."""
     places: list[_Place] = field(default_factory=list)
 
     def automaton(self, names: dict[Symbol, str]) -> Automaton:
@@ -160,7 +162,7 @@ class RunStates:
         for count in range(len(watched), 0, -1):
             for seen in combinations(watched, count):
                 spoiled = _State(state.step, state.count, state.spoiled | set(seen))
-                if any(True for _ in self._takes(spoiled)):
+                if self.stuck or any(True for _ in self._takes(spoiled)):
                     others = tuple(Forbid(slot) for slot in watched if slot not in seen)
                     yield Symbol(tuple(map(Forbid, seen)), (*taken, *others)), spoiled
         yield Symbol((), (*taken, *map(Forbid, watched))), state

@@ -70,7 +70,8 @@ class RunPlanner:
         for name in self.names:
             loop = self.loop(name)
             steps.append(Step(name, loop.least, loop.most, closes=bool(closing) and name == self.names[-1]))
-        states = RunStates(steps, frozenset(self.negated), query.strategy == "skip till next match", self.same)
+        passes_over = query.strategy == "skip till next match"
+        states = RunStates(steps, frozenset(self.negated), passes_over, self.same, query.timed_out)
         try:
             automaton = states.automaton(self.symbols)
         except TooManyPositions:
@@ -100,7 +101,7 @@ class RunPlanner:
             text=query.text,
             span=query.span,
         )
-        planned = plan_of(clause, automaton, self.found)
+        planned = replace(plan_of(clause, automaton, self.found), stuck=query.timed_out)
         if self.found:  # a condition may be asked for at several positions, and is wrong once
             raise SaseError(list(dict.fromkeys(self.found)), query.text, query.filename)
         wanted = {variable.name: tuple(map(operand_sql, self.local(variable.name))) for variable in query.variables}

@@ -94,6 +94,8 @@ class Tables(NamedTuple):
     skip: int
     skipped_to: Ints  # [position]: 1 if AFTER MATCH SKIP goes to its rows
     within: int  # 0: no window
+    symbol: Ints  # [position]: the bit of its variable
+    stuck: int  # 1: what is open when its window ends is wanted, and no match
     step: Ints  # [256 * list + live positions]: what `walk` takes of a list; empty for more than 8 positions
 
 
@@ -171,6 +173,8 @@ def encode(pattern: RowPattern) -> Tables:
         skip=("past last row", "next row", "first", "last").index(pattern.skip.to),
         skipped_to=np.array([int(p in target) for p in range(positions)], np.int64),
         within=pattern.within or 0,
+        symbol=np.array([pattern.variables.index(symbol) for symbol in pattern.symbols], np.int64),
+        stuck=int(pattern.stuck),
         step=np.array(
             [_taken(each, live) for each in lists for live in range(256)] if positions <= 8 else [], np.int64
         ),
@@ -311,6 +315,40 @@ def _search(
     return NO_MATCH
 
 
+def _stuck(
+    tables: Tables, symbols: Ints, row: int, bound: int, undecided: bool, label: Ints, used: int,
+    conditions: Conditions, terms: Terms, trail: Trail,
+) -> int:  # fmt: skip
+    """The number of rows up to the end of the window, if what begins at this row is open there. A row fits one position
+    at most, so there is no way back; and before the window has ended, there is no need to go on."""
+    lists, ends, symbol = tables.lists, tables.ends, tables.symbol
+    searching = len(conditions.program) > 0
+    listed = START
+    for here in range(row, bound):
+        taken = -1
+        for at in range(ends[listed], ends[listed + 1]):
+            target = lists[at]
+            if not symbols[here] >> symbol[target] & 1:
+                continue
+            label[used + here - row] = target
+            if searching:
+                truth = holds(conditions, terms, trail, label, used, here - row, row, 1)
+                if truth == ERROR:
+                    return TOO_LARGE
+                if truth != 1:
+                    continue
+            taken = target
+            break
+        if taken < 0:
+            return NO_MATCH
+        listed = FOLLOW + taken
+        if ends[listed] < ends[listed + 1] and lists[ends[listed]] == -1:
+            return NO_MATCH
+        if undecided:
+            return OPEN
+    return bound - row
+
+
 def walk(
     tables: Tables, rows: Rows, live: Ints, reach: Ints, covered: Ints, cursor: Ints, ends_at: Ends, found: Found,
     conditions: Conditions, terms: Terms, trail: Trail,
@@ -349,7 +387,11 @@ def walk(
                 bound += 1
         choices = FIRST if row == groups[group] and rows.begun[group] == 0 else START
         length = NO_MATCH
-        if eager and goes_on and within:
+        if tables.stuck == 1:
+            length = _stuck(
+                tables, rows.symbols, row, bound, goes_on and bound == stop, label, used, conditions, terms, trail,
+            )  # fmt: skip
+        elif eager and goes_on and within:
             # No way ends on a known row, and some may end later: nothing is decided yet, and there is no need to walk.
             for at in range(ends[choices], ends[choices + 1]):
                 target = lists[at]
@@ -358,7 +400,7 @@ def walk(
                     break
                 if reach[row * positions + target] < bound + (bound == stop):
                     length = OPEN
-        if length == OPEN:
+        if length == OPEN or tables.stuck == 1:
             pass
         elif searching:
             length = _search(
@@ -558,11 +600,13 @@ def _compiled() -> dict[str, Any] | None:
     # A call would pass all tables, and count their references, at each step: the search would take twice as long.
     for helper in (*HELPERS, _search):
         register_jitable(forceinline=True)(helper)
+    register_jitable(_stuck)  # once for each start
     types: Any = numba.types
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
-    tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + [integer, given, integer, given], Tables)
+    numbers = [integer, given, integer, given, integer, given]
+    tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + numbers, Tables)
     rows = named([given] * 7 + [integer], Rows)
     ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
 
