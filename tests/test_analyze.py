@@ -286,6 +286,10 @@ def test_of_runs_it_tells_how_far_they_get(spark: SparkSession) -> None:
         "2 matches: of 6 runs a → b+ → c, 1 does not get to b, 1 does not get to c, 1 is not within 10 and 1 begins "
         "inside of another match.",
     ]
+    stuck = sase.compile(text.replace("WITHIN 10", "WITHIN 10 TIMED OUT"), CATALOG).analyze(events)
+    assert stuck.splitlines()[-1] == (
+        "3 matches: of 6 runs a → b+ → c, 3 are not open when the window ends, within 10."
+    )
     none = sase.compile("EVENT SEQ(A a, C{2,} c) WHERE [id] AND sum(c.v) > 7 PARTITION CONTIGUITY", CATALOG).analyze(
         events
     )

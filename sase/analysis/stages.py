@@ -390,7 +390,10 @@ class _OfRuns(_Run):
 
     def runs(self, events: DataFrame) -> Iterator[Stage]:
         """How many runs take an event of each component that must be there, whatever their length; then the others."""
-        of, pattern = self.whole, replace(self.job.PATTERN, skip=Skip("next row"), within=None)
+        of, pattern = self.whole, replace(self.job.PATTERN, skip=Skip("next row"), within=None, stuck=False)
+        if self.bound.timed_out:
+            yield from self.stuck(events, pattern)
+            return
         left: int | None = None
         for number, name in enumerate(self.names):
             if not self.is_needed(name):
@@ -418,6 +421,15 @@ class _OfRuns(_Run):
             yield Stage("choice", of, ", ".join(chosen), "run", count, left - count)
             left = count
         yield Stage("result", of, "matches", "match", left, 0)
+
+    def stuck(self, events: DataFrame, pattern: RowPattern) -> Iterator[Stage]:
+        """Of the runs that begin, those that are open when their window ends."""
+        of, begun = self.whole, self.count(events, self.until(0, pattern))
+        why = f"no event begins a run, as none for {self.names[0]} is there"
+        yield Stage("runs", of, f"begun with {self.names[0]}", "run", begun, None, why)
+        count = self.count(events, self.job.PATTERN)
+        yield Stage("window", of, f"open when the window ends, {self.plan.window_text}", "run", count, begun - count)
+        yield Stage("result", of, "matches", "match", count, 0)
 
     def until(self, number: int, pattern: RowPattern) -> RowPattern:
         """A run that is over with the first event of a component, or of a later one."""
