@@ -115,7 +115,7 @@ def test_random_streams_give_what_the_judge_says(jit: bool) -> None:
             bounded += 1
     assert bounded > 5, "a run of bounded length needs no window"
     assert chosen > 5, "first, last and CONSUME are among them"
-    assert stuck > 5, "and runs that timed out"
+    assert stuck > 3, "and runs that timed out"
 
 
 @pytest.mark.parametrize("after", ["", " AFTER MATCH SKIP PAST LAST ROW"])
