@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from sase.runtime.io.plans import execution, nodes
@@ -14,18 +13,20 @@ _IN_PLACE = {"Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "Lo
 
 
 def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFrame:
-    """A shuffle that stays: `repartition` by the keys, and by a constant.
+    """A shuffle that stays: `repartition` by the keys, and by the first of them twice more.
 
     Where rows are partitioned by the keys already, as those of a bucketed table or a join are, Spark leaves out a
     `repartition` by them alone. Then it may scan that table without its buckets, broadcast one side of that join, or
     split its largest partitions, as no operator of its own needs the partitions any more: but a worker does. Only in a
     session that scans buckets in any case, as those that sase starts do, a bucketed table is as the worker needs it.
+
+    For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own.
     """
     buckets = _buckets(rows) if partitions is None else None
     if buckets:
         return rows.repartition(buckets, *keys)  # left out if they are buckets of these keys, and right if they are not
     count = () if partitions is None else (partitions,)
-    return rows.repartition(*count, *keys, F.lit(0))
+    return rows.repartition(*count, *keys, *2 * keys[:1])
 
 
 def _buckets(rows: DataFrame) -> int | None:

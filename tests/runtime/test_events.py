@@ -214,7 +214,6 @@ WIDENED = [
     ("bigint", "decimal(21,2)"),
     ("decimal(10,2)", "decimal(12,3)"),
     ("void", "timestamp"),
-    ("string collate UTF8_LCASE", "string"),
     ("array<int>", "array<int>"),
 ]
 REFUSED = [

@@ -14,6 +14,7 @@ from sase.runtime.events import Source, check, state_bits
 from sase.runtime.job import main
 from sase.runtime.operator.arrivals import Running
 from sase.runtime.pattern import Pattern
+from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -86,7 +87,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        events.repartition("car_id")
+        by_key(events, "car_id")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
     )
