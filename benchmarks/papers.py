@@ -174,11 +174,12 @@ class Follows:
         return pairs * self.window / (20 if self.nested else 40) / domain
 
     def is_near(self, results: int, events: int) -> bool:
-        """Whether there are as many as expected, but for chance (five deviations, and more of triples, which share
-        events) and for the first window, where events have fewer before them: half of the pairs, a third of triples."""
+        """Whether there are as many as expected, but for chance (four deviations: that of the results, and that of the
+        events of each type, which they share) and for the first window, where events have fewer before them: half of
+        the pairs, a third of triples."""
         begun = 1 - self.window / events * (1 / 2 if self.length == 2 else 2 / 3 if not self.nested else 1)
         expected = self.expected * events
-        chance = (5 if self.length == 2 else 15) / expected**0.5
+        chance = 4 * (1 / expected + self.length * len(TYPES) / events) ** 0.5
         return abs(results / (expected * begun) - 1) < chance + self.window / events / 10
 
     @property
