@@ -69,7 +69,7 @@ class SelfJoins:
         return f"joins-{self.keys}"
 
     def run(self, bench: Bench, say: Say) -> Result:
-        _trips(bench, max(self.rows // 20, 10_000), self.keys)
+        self._few(bench)
         for shape, text in SHAPES.items():
             answers = {each: _told(_run(text, each)) for each in ("always", "never")}
             if len(set(answers.values())) > 1:
@@ -83,19 +83,21 @@ class SelfJoins:
             say(f"{shape}: {_shown(entries['always'])} as a pattern, {_shown(entries['never'])}; chosen: {chosen}")
         return {"rows": self.rows, "keys": self.keys, "limit": self.limit, "shapes": shapes, "contenders": {}}
 
+    def _few(self, bench: Bench) -> None:
+        _trips(bench, max(self.rows // 20, 10_000), self.keys)
+
     def _timed(self, bench: Bench, text: str, joins: str) -> Result:
-        _trips(bench, self.rows, self.keys)
+        """Warmed up by a few rows each time: what was stopped at the limit took its JVM along."""
+        run = into_noop(bench.spark, lambda: _run(text, joins))
         try:
-            first = into_noop(bench.spark, lambda: _run(text, joins))(self.limit, count=True)
-            again = [] if first.seconds > self.limit / 2 else [_again(bench, text, joins, self.limit)]
-            return {"seconds": [first.seconds, *again], "rows": first.rows}
+            self._few(bench)
+            run(self.limit, count=False)
+            _trips(bench, self.rows, self.keys)
+            taken = [run(self.limit, count=number == 0) for number in range(2)]
+            return {"seconds": [each.seconds for each in taken], "rows": taken[0].rows}
         except OverLimit:
             bench.abandon_spark()
             return {"seconds": [], "limit": self.limit}
-
-
-def _again(bench: Bench, text: str, joins: str, limit: float) -> float:
-    return into_noop(bench.spark, lambda: _run(text, joins))(limit, count=False).seconds
 
 
 def _run(text: str, joins: str) -> DataFrame:

@@ -374,7 +374,7 @@ def walk(
             group += 1
             counted = rows.number[group] if group < count else 0
             continue
-        if covered[row] & DECIDED:
+        if eager and covered[row] & DECIDED:
             row += 1
             continue
         goes_on = rows.open[group] == 1 and (within == 0 or time[row] + within > rows.known[group])
@@ -471,8 +471,12 @@ def walk(
             covered[row] |= COVERED
             row += 1
             continue
-        for each in range(row, row + length):
-            covered[each] |= COVERED
+        if eager:
+            for each in range(row, row + length):
+                covered[each] |= COVERED
+        else:  # nothing else is marked there, and to write is faster than to change
+            for each in range(row, row + length):
+                covered[each] = COVERED
         if skip == PAST_LAST:
             row += length
         elif skip == NEXT:
