@@ -243,6 +243,16 @@ def test_one_of_the_sequences_that_are_alike_is_enough(data: st.DataObject) -> N
     assert compiled == found(replace(task, jit=False), rows)
 
 
+@pytest.mark.parametrize(("one_per", "expected"), [("a", [0, 1]), ("b", [2, 3]), (None, [1])])
+def test_one_of_the_sequences_of_an_event_is_enough(one_per: str | None, expected: list[int]) -> None:
+    """Of two events and two others behind them: one for each of the first, one for each of the last, or one of all."""
+    pattern = replace(Pattern(("a", "b")), one_per=one_per, one_per_group=one_per is None)
+    rows = rows_of("a1", "a2", "b3", "b4", pattern=pattern)
+    matches = found(task_for(pattern), rows)
+    told = [match[pattern.positive.index(one_per)] for match in matches] if one_per else [len(matches)]
+    assert sorted(told) == expected
+
+
 @given(st.data())
 def test_multi_pais_drops_no_sequence_that_agrees(data: st.DataObject) -> None:
     """Events that agree with no instance of the previous stack are not pushed; superfluous sequences may remain."""
