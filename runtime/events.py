@@ -137,15 +137,29 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
         return events
     united = unite(events, source)
     watched = united if tally is None else tally.watch(united, events, source)
-    complete = watched.where(" AND ".join(f"NOT ({flaw})" for flaw in flaws(united, source).values()))
-    checked = complete if complete.columns == [source.type, *source.columns] else complete.select(names_of(source))
+    checked = _complete(watched, united, source)
     setattr(checked, _CHECKED, source)
+    setattr(checked, _READ_FROM, (events, source))
     return checked
+
+
+def uncounted(checked: DataFrame) -> DataFrame:
+    """What `check` has returned, without a tally: some of it may be read once more."""
+    events, source = vars(checked)[_READ_FROM]
+    united = unite(events, source)
+    return _complete(united, united, source)
+
+
+def _complete(events: DataFrame, united: DataFrame, source: Source) -> DataFrame:
+    complete = events.where(" AND ".join(f"NOT ({flaw})" for flaw in flaws(united, source).values()))
+    return complete if complete.columns == [source.type, *source.columns] else complete.select(names_of(source))
 
 
 _CHECKED = "_sase_checked_for"
 """Marks what `check` returns, so that the job need not do it again for `Query.run`: planning is a good part of the time
 that a small query takes."""
+
+_READ_FROM = "_sase_read_from"
 
 
 def flaws(united: DataFrame, source: Source) -> dict[str, str]:
@@ -293,11 +307,14 @@ def state_bits(fills: Mapping[str, str], arrives: str | None = None) -> Column:
     """A bit for each variable, the first one lowest: set where the event may fill it. NULL is not true.
 
     On a stream, `arrives` says which events take part in what has arrived.
+
+    The number of a partition, which is never negative, keeps Spark from computing the bits again wherever they are
+    asked for: what depends on it is computed once. Comparing types with strings takes most of a scan's time.
     """
     bits = [f"IF({condition}, {1 << bit}L, 0L)" for bit, condition in enumerate(fills.values())]
     if arrives is not None:
         bits.append(f"IF({arrives}, {ARRIVES}L, 0L)")
-    return F.expr(" | ".join(bits))
+    return F.expr(f"IF(spark_partition_id() >= 0, {' | '.join(bits)}, 0L)")
 
 
 def expected(source: Source, types: Collection[str]) -> dict[str, DataType]:

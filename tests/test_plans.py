@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 import sase
 from sase.compiler.core.scalars import sql
 from sase.compiler.plan.logical import Plan
+from sase.compiler.plan.reach import Reach
 from sase.compiler.plan.rules import NAMES
 from sase.compiler.plan.separate import Clause, Comparison, Condition, is_exact, separate
 from sase.compiler.plan.strategy import parse_strategy
@@ -103,6 +104,17 @@ def test_slices_need_a_window() -> None:
         plan("EVENT SEQ(A x, B y)", slice=25)
 
 
+def test_events_stay_only_where_a_window_and_a_key_say_what_is_near() -> None:
+    assert plan("EVENT SEQ(A x, B y) WHERE [id] WITHIN 10").scan.stays == Reach(10, 0)
+    assert plan("EVENT SEQ(A x, B y, !(C n)) WHERE [id] WITHIN 10").scan.stays == Reach(10, 10)
+    assert plan("EVENT SEQ(A x, B y) WHERE [id]").scan.stays is None
+    assert plan("EVENT SEQ(A x, B y) WITHIN 10").scan.stays is None
+    assert plan("EVENT SEQ(A x, B y) WHERE [id] WITHIN 10", parallel="both").scan.stays is None
+    for query in ("EVENT SEQ(A x, B y) WHERE [id]", "EVENT SEQ(A x, B y) WITHIN 10"):
+        with pytest.raises(sase.OptionError, match="parallel=files needs a partition key, WITHIN"):
+            plan(query, parallel="files")
+
+
 TWO_TESTS = "EVENT SEQ(A x, !(B n), C z) WHERE [id] AND [site] WITHIN 10"
 
 
@@ -129,9 +141,11 @@ def test_where_equivalence_tests_are_evaluated(
 def test_what_the_shuffle_goes_by() -> None:
     def shuffle(**strategy: object) -> str:
         job = sase.compile(TWO_TESTS, CATALOG, **strategy).job
-        return next(line.strip() for line in job.splitlines() if "by_key(" in line)
+        assert ("in_place(" in job) == (strategy.get("parallel", "files") == "files")
+        return next((line.strip() for line in job.splitlines() if "by_key(" in line), "")
 
-    assert shuffle() == shuffle(parallel="key") == 'by_key(events, "id", "site")'
+    assert shuffle() == shuffle(parallel="files") == ""
+    assert shuffle(parallel="key") == 'by_key(events, "id", "site")'
     assert shuffle(parallel="time") == 'by_key(events, "_slice")'
     assert shuffle(parallel="both", partitions=8) == 'by_key(events, "id", "site", "_slice", partitions=8)'
 

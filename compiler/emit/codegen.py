@@ -29,7 +29,7 @@ from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
 from sase.compiler.emit.row_pattern import pattern_names
 from sase.compiler.emit.runs import SYMBOLS, made_of, template_of
-from sase.compiler.emit.shuffle import shuffled
+from sase.compiler.emit.shuffle import by_key_alone, shuffled
 from sase.compiler.plan.counting import aggregates as aggregates_of
 from sase.compiler.plan.physical import (
     AntiJoin,
@@ -60,6 +60,7 @@ from sase.compiler.plan.physical import (
     Ticks,
     Within,
 )
+from sase.compiler.plan.reach import Reach
 
 
 def generate(plan: PhysicalPlan, version: str, standalone: str | None = None) -> str:
@@ -189,6 +190,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
     if plan.only(Arrive):
         yield f"from sase.runtime.arrivals import {'awaiting_arrivals' if plan.stream else 'with_arrivals'}"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
+    if any(each.stays for each in plan.every(Shuffle)):
+        yield "from sase.runtime.in_place import in_place"
     if not plan.stream:
         yield "from sase.runtime.job import main"
     if plan.only(Arrive):
@@ -198,7 +201,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
     if kernel:
         names = pattern.names(kernel) | ({"Outside"} if plan.only(LookUp) else set())
         names |= {"Total"} if _running(plan) else set()
-        if isinstance(kernel, Combination) and plan.only(Slices):
+        if isinstance(kernel, Combination) and (plan.only(Slices) or any(each.stays for each in plan.every(Shuffle))):
             names.add("BORROWED")
         listed = sorted(names, key=lambda name: (not name.isupper(), name))
         yield f"from sase.runtime.pattern import {', '.join(listed)}"
@@ -212,7 +215,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         known = {"Measure", "RowPattern"} | pattern_names(runs.pattern)
         yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
         yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
-    by_key = ["from sase.runtime.shuffle import by_key"] if any(each.by for each in plan.every(Shuffle)) else []
+    by_key = ["from sase.runtime.shuffle import by_key"] if any(map(by_key_alone, plan.every(Shuffle))) else []
     if _running(plan):
         filters = plan.only(Within) or plan.only(Select) or plan.only(Exclude)
         yield "from sase.runtime.stream.group_bucket import GroupTask"
@@ -268,8 +271,8 @@ def _constants(plan: PhysicalPlan) -> list[str]:
         lines.append(f"WINDOW = {query.within.ticks:_}  # {unit}")
     slices, join = plan.only(Slices), plan.only(AntiJoin)
     lengths = {"SLICE": slices and slices.length, "BUCKET": join and join.bucket}
-    if slices and slices.reach:
-        lengths |= {"BACK": slices.reach[0], "AHEAD": slices.reach[1]}
+    if (far := slices.reach if slices else _stays(plan)) and isinstance(plan.kernel, Combination):
+        lengths |= {"BACK": far.back, "AHEAD": far.ahead}
     for name, ticks in lengths.items():
         if ticks:
             meaning = spelled(ticks) if query.time_kind == "timestamp" else _units(plan)
@@ -584,6 +587,7 @@ def _batch(plan: PhysicalPlan) -> dict[str, Any]:
     context: dict[str, Any] = {
         "notes": _notes(plan),
         "slices": _slices(plan, slices) if slices else None,
+        "together": _together(plan, shuffle) if shuffle and shuffle.stays else None,
         "options": ", options: Options | None = None",
         "events": "DataFrame | dict[str | None, DataFrame]",
     }
@@ -592,7 +596,7 @@ def _batch(plan: PhysicalPlan) -> dict[str, Any]:
         context["kernel"] = _kernel(plan, plan.kernel) | {
             "by": literal(by),
             "numbered": not all(re.fullmatch(r"\w+", name) for name in plan.selected),
-            "spread": shuffled(shuffle),
+            "spread": "events" if shuffle.stays else shuffled(shuffle),
             "sort": None if sort.code else ", ".join(literal(column_sql(name)) for name in sort.by),
             "code": literal(sort.code) if sort.code else None,
             "hashed": ", ".join(literal(column_sql(name)) for name in sort.hashed),
@@ -612,6 +616,34 @@ def _notes(plan: PhysicalPlan) -> list[str]:
     return [f"{why}, and so one core does all the work."]
 
 
+def _stays(plan: PhysicalPlan) -> Reach | None:
+    shuffle = plan.only(Shuffle)
+    return shuffle.stays if shuffle else None
+
+
+def _together(plan: PhysicalPlan, shuffle: Shuffle) -> dict[str, Any]:
+    """What an event is that another partition has for its own: the last one of no match, whatever its states."""
+    states, far, kernel = plan.own("states"), shuffle.stays, plan.kernel
+    assert far is not None and kernel is not None
+    if isinstance(kernel, Combination):
+        back, ahead, borrowed = "BACK", "AHEAD", f"f{literal(f'{states} | {{BORROWED}}L')}"
+    else:
+        back, ahead, borrowed = "WINDOW", "WINDOW", literal(f"{states} & ~{_last_state(plan)}L")
+    return {
+        "by": ", ".join(literal(column_sql(name)) for name in shuffle.by),
+        "time": literal(column_sql(kernel.time)),
+        "back": back,
+        "ahead": ahead if far.ahead else None,
+        "states": literal(states),
+        "borrowed": borrowed,
+        "partitions": shuffle.partitions,
+    }
+
+
+def _last_state(plan: PhysicalPlan) -> int:
+    return 1 << (len(plan.result.variables) - 1)
+
+
 def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
     """Our columns by role are underscores and letters, so they may go into f-strings over the job's constants."""
     time, states, column = plan.own("time"), plan.own("states"), plan.own("slice")
@@ -626,14 +658,13 @@ def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
             "fills_something": None,
         }
     first = f"({time} - {{WINDOW}}) div {{SLICE}}" if slices.looks_ahead else f"{time} div {{SLICE}}"
-    last_state = 1 << (len(plan.result.variables) - 1)
     return {
         "column": literal(column),
         "first": literal(first),
         "last": literal(f"({time} + {{WINDOW}} - 1) div {{SLICE}}"),
         "states_column": literal(states),
         "states": literal(
-            f"CASE WHEN {column} = {time} div {{SLICE}} THEN {states} ELSE {states} & ~{last_state}L END"
+            f"CASE WHEN {column} = {time} div {{SLICE}} THEN {states} ELSE {states} & ~{_last_state(plan)}L END"
         ),
         "fills_something": literal(f"{states} <> 0"),
     }

@@ -294,7 +294,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
             yield "state", "the events of open runs" if query.runs else reach
         case Shuffle():
             count = f" into {step.partitions} partitions" if step.partitions else ""
-            yield "shuffle", f"by {', '.join(step.by)}{count}" if step.by else "everything to one partition"
+            by = f"by {', '.join(step.by)}{count}" if step.by else "everything to one partition"
+            yield "shuffle", f"{by}, but for what files in the order of time have together" if step.stays else by
         case Sort():
             yield "sort", f"{'in the worker, ' if step.code else ''}by {', '.join(step.by)}"
         case Kernel():

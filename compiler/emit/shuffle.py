@@ -7,6 +7,10 @@ from sase.compiler.emit.quote import literal
 from sase.compiler.plan.physical import Shuffle
 
 
+def by_key_alone(shuffle: Shuffle) -> bool:
+    return bool(shuffle.by) and shuffle.stays is None
+
+
 def shuffled(shuffle: Shuffle) -> str:
     if not shuffle.by:
         return f"events.repartition({shuffle.partitions or 1})"

@@ -233,9 +233,9 @@ def _sliced(plan: Plan, measured: bool) -> Iterator[Plan]:
     if strategy.slice != "auto" or within is None or not can_slice(plan):
         yield plan
         return
-    if strategy.parallel == "key" or (strategy.parallel == "auto" and (plan.scan.partition or measured)):
+    if strategy.parallel in ("files", "key") or (strategy.parallel == "auto" and (plan.scan.partition or measured)):
         yield plan
-    if strategy.parallel != "key":
+    if strategy.parallel not in ("files", "key"):
         for windows in (each for each in SLICES if each * within.ticks <= LONGEST[plan.query.time_kind]):
             yield slice_by_time(replace(plan, strategy=replace(strategy, slice=windows * within.ticks)))
 
@@ -333,5 +333,7 @@ def _check_forced(plan: Plan) -> None:
         raise OptionError(f"parallel={strategy.parallel} needs time slices, and this plan has none")
     if strategy.sort == "worker" and not (plan.scan.partition or plan.scan.slice):
         raise OptionError("sort=worker needs a partition key or time slices, and this plan has none")
+    if strategy.parallel == "files" and plan.scan.stays is None:
+        raise OptionError("parallel=files needs a partition key, WITHIN, and matches that need no events beyond it")
     if strategy.parallel in ("key", "both") and not plan.scan.partition:
         raise OptionError(f"parallel={strategy.parallel} needs a partition key, and this plan has none")

@@ -93,7 +93,7 @@ class CombinationPlanner(Columns):
         length, far = self.plan.scan.slice, reach(self.query.branches)
         if length is None or far is None:
             return None
-        return Slices(length, looks_ahead=far.ahead > 0, reach=(far.back, far.ahead))
+        return Slices(length, looks_ahead=far.ahead > 0, reach=far)
 
     # ---- what chooses among matches; not here where earlier results decide: among what they let through ----------
 

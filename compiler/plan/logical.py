@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from sase.compiler.core.bound import BoundQuery, Branch, EquivalenceTest, Group, Predicate
+from sase.compiler.plan.reach import Reach
 from sase.compiler.plan.strategy import Strategy
 
 
@@ -25,6 +26,9 @@ class SequenceScan:
     window: bool = False
     slice: int | None = None
     """Length of a time slice in ticks; None when the stream is not cut by time."""
+    stays: Reach | None = None
+    """Events stay where they are read, as far as files are in the order of time: how far a match lies from its last
+    event, with what it needs."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
+from sase.compiler.plan.reach import Reach
 from sase.compiler.plan.rows import RowPlan, leaves_of
 
 
@@ -190,9 +191,9 @@ class Slices:
     length: int
     looks_ahead: bool
     """A trailing negation in the stacks: its events are needed by slices before their own."""
-    reach: tuple[int, int] | None = None
-    """Where the latest event may be that of any variable: how far, exclusively, a match may reach back from it, and
-    how far ahead. A copy is marked then, and no match is reported where its latest event is one."""
+    reach: Reach | None = None
+    """Where the latest event may be that of any variable: how far a match may reach back from it, and how far ahead. A
+    copy is marked then, and no match is reported where its latest event is one."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,8 @@ class Shuffle:
     by: tuple[str, ...]
     partitions: int | None
     """How many; None lets Spark choose by size."""
+    stays: Reach | None = None
+    """See `SequenceScan.stays`."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ CONSTRUCTIONS = ("ais", "basic")
 EQUIVALENCES = ("auto", "composite", "pais", "multi-pais", "selection")
 NEGATIONS = ("auto", "stack", "anti-join")
 PLACES = ("auto", "after", "before")
-PARALLELISMS = ("auto", "key", "time", "both")
+PARALLELISMS = ("auto", "files", "key", "time", "both")
 SORTS = ("auto", "worker", "spark")
 
 
@@ -33,7 +33,8 @@ class Strategy:
     bucket: int | str = "auto"
     """The length of an anti-join's time buckets: `2 hours`, or a number for an integer time column."""
     parallel: str = "auto"
-    """What the shuffle goes by: the `key`, `time` slices, or `both`."""
+    """What the shuffle goes by: the `key`, `time` slices, or `both`. `files`: by the key, but not for what large files
+    in the order of time have in one place already."""
     slice: int | str = "auto"
     """`auto`, `off`, or the length of a time slice: `8 days`, or a number for an integer time column."""
     roadmap: str = "auto"

@@ -27,7 +27,7 @@ from sase.runtime.kernels.sort import sorting
 from sase.runtime.operator.construction import taken
 from sase.runtime.operator.matcher import int64s
 
-BUDGET = 256 << 20
+BUDGET = 384 << 20
 """Bytes of a partition that are sorted in memory: those of its rows, and `_ROW` for each. Adaptive execution makes
 partitions of 64 MB as they are in files, which come to less."""
 

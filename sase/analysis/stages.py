@@ -110,6 +110,8 @@ class _Run:
         if self.physical.only(Slices):
             relevant = self.job.time_slices(relevant)
             copies = self.copies(relevant)
+        if (shuffle := self.physical.only(Shuffle)) and shuffle.stays:  # `together` has some events twice
+            relevant = self.spread(relevant, shuffle)
         matches, counters = self.sequences(relevant)
         found = matches.count()
         try:
@@ -204,6 +206,10 @@ class _Run:
         names = pattern.variables
         bits = [F.count_if(states.bitwiseAND(F.lit(pattern.bit(name))) != 0) for name in names]
         return dict(zip(names, _counted(relevant, bits), strict=True))
+
+    def spread(self, relevant: DataFrame, shuffle: Shuffle) -> DataFrame:
+        keys = [quoted(name) for name in shuffle.by]
+        return by_key(relevant, *keys) if keys else relevant.repartition(1)
 
     # ---- sequences ------------------------------------------------------------------------------
 
@@ -367,8 +373,7 @@ class _OfRuns(_Run):
         yield from self.filters(checked, {}, None)
         (shuffle,), (sort,) = self.physical.every(Shuffle), self.physical.every(Sort)
         relevant = self.job.relevant_events(checked)
-        keys = [quoted(name) for name in shuffle.by]
-        spread = by_key(relevant, *keys) if keys else relevant.repartition(1)
+        spread = self.spread(relevant, shuffle)
         events = _cached(spread.sortWithinPartitions(*(F.col(quoted(name)) for name in sort.by)), self.spark)
         try:
             yield from self.runs(events)

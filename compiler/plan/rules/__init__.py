@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.rules.filter_in_construction import filter_in_construction
+from sase.compiler.plan.rules.leave_in_place import leave_in_place
 from sase.compiler.plan.rules.negation_in_stacks import negation_in_stacks
 from sase.compiler.plan.rules.partition_by_equivalence import partition_by_equivalence
 from sase.compiler.plan.rules.prune_columns import prune_columns
@@ -24,6 +25,7 @@ RULES: tuple[Rule, ...] = (
     window_in_construction,
     negation_in_stacks,  # after the partition is chosen: the negated events must share its key
     slice_by_time,  # after all that decides whether there is a key and whether the window prunes
+    leave_in_place,
     prune_columns,
 )
 NAMES = tuple(rule.__name__ for rule in RULES)

@@ -14,7 +14,9 @@ def slice_by_time(plan: Plan) -> Plan:
     Nor CONSUME EXCLUSIVE: whether an event is used up is known where all of its matches are.
     """
     return (
-        plan.with_scan(slice=plan.strategy.slice) if isinstance(plan.strategy.slice, int) and can_slice(plan) else plan
+        plan.with_scan(slice=plan.strategy.slice, stays=None)
+        if isinstance(plan.strategy.slice, int) and can_slice(plan)
+        else plan
     )
 
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, check, state_bits, ticks
+from sase.runtime.in_place import in_place
 from sase.runtime.job import main
 from sase.runtime.pattern import Pattern
 from sase.runtime.places import Place
-from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -67,6 +67,23 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
+def together(events: DataFrame) -> DataFrame:
+    """Brings relevant events that may be in one match into one partition.
+
+    What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+    of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+    """
+    return in_place(
+        events,
+        relevant_events,
+        "`user`",
+        time="at",
+        back=WINDOW,
+        states="_states",
+        borrowed="_states & ~2L",
+    )
+
+
 def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
@@ -80,7 +97,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        by_key(events, "`user`")
+        events
         .withColumn("_code", F.xxhash64("`user`"))
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
@@ -128,9 +145,9 @@ def transform(matches: DataFrame) -> DataFrame:
 
 
 def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-    """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+    """All matches of the query. Lazy, but for a look at what large files say of their times."""
     events = check(events, SOURCE)
-    relevant = relevant_events(events)
+    relevant = together(events)
     matches = sequences(relevant, options)
     matches = without_other_or_o(matches, events)
     return transform(matches)

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, check, moment, state_bits
+from sase.runtime.in_place import in_place
 from sase.runtime.job import main
-from sase.runtime.pattern import Apart, Branch, Combination, Earliest, Group
+from sase.runtime.pattern import BORROWED, Apart, Branch, Combination, Earliest, Group
 from sase.runtime.places import Place
-from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -34,6 +34,8 @@ SOURCE = Source(
 )
 
 WINDOW = 300_000_000  # 5 minutes, in microseconds
+BACK = 300_000_000  # 5 minutes: a match reaches less far back from its latest event
+AHEAD = 300_000_000  # 5 minutes: nor does what forbids it, or is collected, lie further ahead
 
 PATTERN = Combination(
     branches=(
@@ -100,6 +102,24 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
+def together(events: DataFrame) -> DataFrame:
+    """Brings relevant events that may be in one match into one partition.
+
+    What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+    of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+    """
+    return in_place(
+        events,
+        relevant_events,
+        "room",
+        time="at",
+        back=BACK,
+        ahead=AHEAD,
+        states="_states",
+        borrowed=f"_states | {BORROWED}L",
+    )
+
+
 def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Scan and construction: one pass over the events of each partition, from the latest event of a match backwards."""
     kernel = scan_and_construct(
@@ -116,7 +136,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        by_key(events, "room")
+        events
         .withColumn("_code", F.xxhash64("room"))
         .mapInArrow(
             kernel,
@@ -144,9 +164,9 @@ def transform(matches: DataFrame) -> DataFrame:
 
 
 def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-    """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+    """All matches of the query. Lazy, but for a look at what large files say of their times."""
     events = check(events, SOURCE)
-    relevant = relevant_events(events)
+    relevant = together(events)
     matches = sequences(relevant, options)
     matches = without_c(matches)
     return transform(matches)

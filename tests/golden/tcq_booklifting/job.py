@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, check, state_bits
+from sase.runtime.in_place import in_place
 from sase.runtime.job import main
-from sase.runtime.pattern import Apart, Branch, Combination, Derived, Group
-from sase.runtime.shuffle import by_key
+from sase.runtime.pattern import BORROWED, Apart, Branch, Combination, Derived, Group
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -27,6 +27,9 @@ SOURCE = Source(
         "Checkout": {"timestamp": "timestamp", "book_id": "bigint"},
     },
 )
+
+BACK = 60_000_000  # 1 minute: a match reaches less far back from its latest event
+AHEAD = 2_000_000  # 2 seconds: nor does what forbids it, or is collected, lie further ahead
 
 PATTERN = Combination(
     branches=(
@@ -65,6 +68,24 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("_states <> 0")
 
 
+def together(events: DataFrame) -> DataFrame:
+    """Brings relevant events that may be in one match into one partition.
+
+    What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+    of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+    """
+    return in_place(
+        events,
+        relevant_events,
+        "book_id",
+        time="`timestamp`",
+        back=BACK,
+        ahead=AHEAD,
+        states="_states",
+        borrowed=f"_states | {BORROWED}L",
+    )
+
+
 def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Scan and construction: one pass over the events of each partition, from the latest event of a match backwards."""
     kernel = scan_and_construct(
@@ -78,7 +99,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         options=options,
     )
     return (
-        by_key(events, "book_id")
+        events
         .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN))
         .selectExpr(*structs(EMIT, PATTERN))
     )
@@ -95,9 +116,9 @@ def transform(matches: DataFrame) -> DataFrame:
 
 
 def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-    """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+    """All matches of the query. Lazy, but for a look at what large files say of their times."""
     events = check(events, SOURCE)
-    relevant = relevant_events(events)
+    relevant = together(events)
     matches = sequences(relevant, options)
     return transform(matches)
 

@@ -1,0 +1,162 @@
+"""Events that stay where they are read, against the judge: files in the order of time, and files that nearly are.
+
+The files are small, and cut into parts of a few row groups; whether that would pay is not asked.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from brute_force import evaluate
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from test_random_queries import canonical
+from together import rows_of
+
+import sase
+from sase.runtime import in_place
+
+CATALOG = sase.Catalog(
+    types={name: {"ts": "bigint", "id": "bigint", "n": "bigint"} for name in "ABC"},
+)
+TIMED = sase.Catalog(types={name: {"ts": "timestamp", "id": "bigint", "n": "bigint"} for name in "ABC"})
+QUERIES = [
+    "EVENT SEQ(A x, B y) WHERE [id] WITHIN 9",
+    "EVENT SEQ(A x, B y, C z) WHERE [id] AND x.n <= z.n WITHIN 12",
+    "EVENT SEQ(A x, !(C w), B y) WHERE [id] WITHIN 9",
+    "EVENT SEQ(!(C w), A x, B y) WHERE [id] AND w.n >= y.n WITHIN 9",
+    "EVENT SEQ(A x, B y, !(C w)) WHERE [id] WITHIN 9",
+    "EVENT AND(A x, B y) WHERE [id] WITHIN 7",
+    "EVENT SEQ(A x, OR(B y, C z)) WHERE [id] WITHIN 7",
+    "EVENT SEQ(A x, NOT(AND(B u, C v)), A z) WHERE [id] WITHIN 9",
+    "EVENT SEQ(A x, B y) WHERE [id] WITHIN 9 RETURN x.id, count(*) AS matches GROUP BY x.id",
+]
+PARTS = {
+    "spark.sql.files.maxPartitionBytes": "4KB",
+    "spark.sql.files.openCostInBytes": "0",
+    "spark.sql.files.minPartitionNum": "1",
+}
+
+
+@pytest.fixture(autouse=True)
+def small_parts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(in_place, "LARGE", 0)
+    monkeypatch.setattr(in_place, "MOST_NEAR", 1.0)
+    before = {name: spark.conf.get(name, None) for name in PARTS}
+    for name, value in PARTS.items():
+        spark.conf.set(name, value)
+    yield
+    for name, old in before.items():
+        spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+
+
+def stream(seed: int, mixed: float = 0.0) -> list[dict[str, Any]]:
+    """Events in the order of time, but for some that come earlier or later in the file than they should."""
+    rng = random.Random(seed)
+    times = sorted(rng.randrange(200) for _ in range(150))
+    order = sorted(range(150), key=lambda at: at + (rng.uniform(-60, 60) if rng.random() < mixed else 0))
+    return [
+        {"type": rng.choice("AABBC"), "ts": times[at], "id": rng.choice([1, 2, 3, None]), "n": rng.randrange(4)}
+        for at in order
+    ]
+
+
+def written(spark: SparkSession, path: Path, *files: list[dict[str, Any]], timed: bool = False) -> DataFrame:
+    """Row groups of a few events, and in each a lot that nobody reads: so a part of a file has few of them."""
+    kind = pa.timestamp("us", tz="UTC") if timed else pa.int64()
+    schema = pa.schema({"type": pa.string(), "ts": kind, "id": pa.int64(), "n": pa.int64(), "rest": pa.binary()})
+    rng = random.Random(0)
+    for number, events in enumerate(files):
+        rows = [{**event, "rest": rng.randbytes(100)} for event in events]
+        with pq.ParquetWriter(path / f"{number}.parquet", schema) as writer:
+            for start in range(0, len(rows), 6):
+                writer.write_table(pa.Table.from_pylist(rows[start : start + 6], schema))
+    return spark.read.parquet(str(path))
+
+
+def is_left_in_place(found: DataFrame) -> bool:
+    return "Union" in found._jdf.queryExecution().toString()
+
+
+def judged(spark: SparkSession, events: DataFrame, stream: list[dict[str, Any]], queries: list[str]) -> None:
+    """All in one Spark job: what is left in place is so beside other answers, too."""
+    answers = {query: sase.compile(query, CATALOG, parallel="files").run(events) for query in queries}
+    assert all(is_left_in_place(answer) for answer in answers.values())
+    expected = {query: Counter(map(canonical, evaluate(query, CATALOG, stream))) for query in queries}
+    assert all(expected.values()), "a query without a match tests nothing"
+    assert {name: Counter(map(canonical, rows)) for name, rows in rows_of(answers).items()} == expected
+
+
+def test_files_in_the_order_of_time(spark: SparkSession, tmp_path: Path) -> None:
+    events = stream(1)
+    judged(spark, written(spark, tmp_path, events), events, QUERIES)
+
+
+def test_files_with_some_events_out_of_order(spark: SparkSession, tmp_path: Path) -> None:
+    events = stream(2, mixed=0.05)
+    judged(spark, written(spark, tmp_path, events), events, QUERIES[1::2])
+
+
+def test_several_files_of_which_two_have_the_same_times(spark: SparkSession, tmp_path: Path) -> None:
+    events, both = stream(3), stream(4)[40:70]
+    files = [events[100:], events[:60], both, events[60:100]]
+    judged(spark, written(spark, tmp_path, *files), [*events, *both], QUERIES[::2])
+
+
+def test_timestamps_and_ends_of_windows(spark: SparkSession, tmp_path: Path) -> None:
+    """The window ends at the tick, wherever a part does."""
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    events = [
+        {"type": "A" if at % 2 == 0 else "B", "ts": start + timedelta(seconds=at * 5), "id": at % 4 // 2, "n": 1}
+        for at in range(120)
+    ]
+    frame = written(spark, tmp_path, events, timed=True)
+    for seconds in (25, 26):
+        query = f"EVENT SEQ(A x, B y) WHERE [id] WITHIN {seconds} seconds RETURN x.ts AS first, y.ts AS last"
+        found = sase.compile(query, TIMED).run(frame)
+        assert is_left_in_place(found)
+        naive = [{**event, "ts": event["ts"].replace(tzinfo=None)} for event in events]
+        expected = Counter(canonical(row) for row in evaluate(query, TIMED, naive))
+        assert Counter(canonical(row.asDict()) for row in found.collect()) == expected
+        assert len(expected) == (60 if seconds == 25 else 118)
+
+
+@pytest.mark.parametrize("why", ["strategy", "rule", "far", "small", "another column"])
+def test_events_go_by_key_where_they_must(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    events, query = written(spark, tmp_path, stream(5)), QUERIES[0]
+    options: dict[str, Any] = {"strategy": {"parallel": "key"}, "rule": {"disable": ["leave_in_place"]}}.get(why, {})
+    if why == "far":
+        monkeypatch.setattr(in_place, "MOST_NEAR", 0.01)
+    if why == "small":
+        monkeypatch.setattr(in_place, "LARGE", 1 << 30)
+    if why == "another column":  # of whose name the files have one, too
+        events = events.selectExpr("type", "n AS ts", "id", "ts AS n")
+    assert not is_left_in_place(sase.compile(query, CATALOG, **options).run(events))
+
+
+def test_files_that_are_cut_anew_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
+    found = sase.compile(QUERIES[0], CATALOG).run(written(spark, tmp_path, stream(6)))
+    assert is_left_in_place(found)
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "3KB")
+    with pytest.raises(PySparkException, match="read in other parts than when their times were looked up"):
+        found.collect()
+
+
+def test_what_is_missing_is_counted_once(spark: SparkSession, tmp_path: Path) -> None:
+    events = stream(7)
+    for event in events[::10]:
+        event["type"] = None
+    answer, tally = sase.compile(QUERIES[0], CATALOG).watched({None: written(spark, tmp_path, events)})
+    assert is_left_in_place(answer)
+    answer.collect()
+    assert tally.counts().rejected == "15 events without a type"
