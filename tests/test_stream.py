@@ -263,6 +263,24 @@ def test_a_misspelled_type_is_told(
     ]
 
 
+def test_of_large_files_some_types_are_collected_and_none_is_missed(
+    spark: SparkSession, folder: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One A is there, whose type a sample would miss. What is not A has other types, a third of it one that looks
+    like B."""
+    (folder / "q.sase").write_text("EVENT SEQ(A x, !(B y), C z) WHERE [id] WITHIN 15 minutes")
+    named = F.when(F.col("id") == 77_777, "A").otherwise(
+        F.element_at(F.array(*map(F.lit, ("b", "C", "TICK"))), F.expr("int(id % 3) + 1"))
+    )
+    ts = F.timestamp_seconds(F.expr("1767268800 + id"))
+    rows = spark.range(200_000).select(named.alias("type"), ts.alias("ts"), F.uuid().alias("id"), F.lit(1).alias("n"))
+    rows.coalesce(1).write.parquet(str(folder / "in"))
+    assert sum(path.stat().st_size for path in (folder / "in").glob("*.parquet")) > 1 << 20
+    assert main([*command, "--format", "parquet"]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("no event")]
+    assert told == ["no event has the type B: there are b, A, C, TICK"]
+
+
 def test_a_type_is_told_once_and_a_rare_one_only_at_the_end() -> None:
     def batch(some: list[str], **has: bool | None) -> dict[str, Row]:
         row = {"some": some, **{f"has {name}": value for name, value in has.items()}}

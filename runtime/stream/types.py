@@ -7,23 +7,59 @@ from difflib import get_close_matches
 from itertools import count
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.utils import is_remote
 
 from sase.runtime.events import Source, quoted
+from sase.runtime.io.plans import execution
 from sase.runtime.io.tally import unknown_type
 
 PREFIX = "sase types "
+NUMBER, SOME = f"{PREFIX}number", f"{PREFIX}some"
+"""Columns of events on their way to be counted: the number of the type among those of the query, and, of some events,
+the type itself."""
+
+_FILE_SIZE = "_metadata.file_size"
+_SMALL, _ONE_IN = 1 << 20, 64
+"""In larger files, the type of one event in so many is collected, and of all in smaller ones."""
 _LISTED = 20
 _numbers = count(1)
 
 
+def number(event_type: Column, source: Source) -> Column:
+    """Which of the query's types it is, from 1 on; 0 for any other. Comparing texts is dear: it is done once."""
+    first, *others = source.types
+    found = F.when(event_type == first, 1)
+    for at, name in enumerate(others, 2):
+        found = found.when(event_type == name, at)
+    return found.otherwise(0)
+
+
+def some(united: DataFrame, source: Source, time: Column) -> Column:
+    """The type, where it is to be collected. To collect that of every event takes longer than all else that Spark does
+    with an event of no use; so large files are sampled."""
+    event_type = F.col(quoted(source.type))
+    if not _has_files(united):
+        return event_type
+    return F.when((F.col(_FILE_SIZE) < _SMALL) | (F.pmod(F.hash(time), F.lit(_ONE_IN)) == 0), event_type)
+
+
+def _has_files(united: DataFrame) -> bool:
+    """Whether Spark can say of each row how large its file is. (Asked for in vain, it would log an error.)"""
+    if is_remote():
+        return False
+    hidden = execution(united).analyzed().metadataOutput()
+    kinds = {column.name(): column.dataType().catalogString() for column in map(hidden.apply, range(hidden.size()))}
+    return "file_size:bigint" in kinds.get("_metadata", "")
+
+
 def typed(events: DataFrame, source: Source) -> DataFrame:
     """Every micro-batch tells which types of the query it has, and some of all, in the progress of the query."""
-    event_type = F.col(quoted(source.type))
-    some = F.slice(F.sort_array(F.collect_set(event_type)), 1, _LISTED).alias("some")
-    named = (F.bool_or(event_type == F.lit(name)).alias(f"has {name}") for name in source.types)
-    return events.observe(f"{PREFIX}{next(_numbers)}", some, *named)
+    listed = F.slice(F.sort_array(F.collect_set(quoted(SOME))), 1, _LISTED).alias("some")
+    which = F.col(quoted(NUMBER))
+    named = (F.bool_or(which == at).alias(f"has {name}") for at, name in enumerate(source.types, 1))
+    return events.observe(f"{PREFIX}{next(_numbers)}", listed, *named).drop(NUMBER, SOME)
 
 
 class Types:
@@ -46,6 +82,7 @@ class Types:
             for key, has in row.items():
                 wanted = key.removeprefix("has ")
                 self._has[wanted] = self._has.get(wanted, False) or bool(has)
+                self._some.update([wanted] if has else [])
         others = {name.lower() for name in self._some if not self._has.get(name)}
         yield from self._tell(name for name in self._unseen() if get_close_matches(name.lower(), others, n=1))
 

@@ -17,7 +17,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.events import Events, Source, names_of, pairs, quoted, reason, record, ticks, unite
 from sase.runtime.ssc import check_limit
 from sase.runtime.stream.horizon import TIMELY
-from sase.runtime.stream.types import typed
+from sase.runtime.stream.types import NUMBER, SOME, number, some, typed
 from sase.runtime.stream.worker import EPOCH
 
 
@@ -99,15 +99,21 @@ def watch(
     why = reason(united, source)
     if source.time_kind == "integer":
         why = F.coalesce(F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"), why)
-    ours = event_type.isNull() | event_type.isin(*source.types)
-    tagged = united.select(
-        *names_of(source), F.when(ours, why).alias(columns.reason), record(united).alias(columns.record)
+    ours = event_type.isNull() | (F.col(quoted(NUMBER)) != 0)
+    # An event of another type tells what time it is, and nothing else: what is NULL need not be copied from row to row.
+    own = (F.col(name) if name == quoted(source.time) else F.when(ours, F.col(name)) for name in names_of(source))
+    tagged = united.withColumn(NUMBER, number(event_type, source)).select(
+        *(column.alias(name) for column, name in zip(own, (source.type, *source.columns), strict=True)),
+        F.when(ours, why).alias(columns.reason),
+        record(united).alias(columns.record),
+        quoted(NUMBER),
+        some(united, source, time).alias(SOME),
     )
-    tagged = typed(tagged, source)
     moment = F.timestamp_micros(time) if source.time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
     valid = F.col(quoted(source.time)).isNotNull() & F.col(columns.reason).isNull()
     clocked = tagged.withColumn(columns.clock, F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))))
-    return clocked if delay is None else clocked.withWatermark(columns.clock, delay)
+    # Both look at every row, and between them nothing is made of it: Spark writes each row once for the two.
+    return typed(clocked if delay is None else clocked.withWatermark(columns.clock, delay), source)
 
 
 def _made(results: Mapping[str | None, DataFrame], source: Source, columns: Columns) -> DataFrame:
