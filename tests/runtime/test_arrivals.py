@@ -18,7 +18,8 @@ from streams import follow, shuffled
 
 from sase.runtime.arrivals import with_arrivals
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.arrivals import FIRST, TOTAL, Arriving, Running, Task, run, totals
+from sase.runtime.operator.arrivals import FIRST, TOTAL, Arriving, Running, Task, run, told, totals
+from sase.runtime.operator.matcher import Task as KernelTask
 from sase.runtime.pattern import ARRIVES, Pattern
 from sase.runtime.stream.bucket import StreamTask
 
@@ -199,6 +200,52 @@ def test_a_stream_tells_every_event_what_had_arrived(
 def repr_of(values: list[Any]) -> list[str]:
     """Equal to the last bit; 0.0 and -0.0 are one number, and a decimal has its two digits."""
     return [repr(value + 0.0 if isinstance(value, float) else value) for value in values]
+
+
+@given(streams(), st.integers(1, 30), st.integers(1, 12), st.integers(1, 5), st.booleans())
+@settings(deadline=None)
+def test_the_last_events_of_slices_are_told_before_the_kernel(
+    stream: tuple[str, list[Row]], within: int, length: int, batch: int, jit: bool
+) -> None:
+    """An A may be the last event, a C the first, and a B counts. Copies may not be the last."""
+    of, rows = stream
+    task = KernelTask(
+        Pattern(("x", "y"), within=within), ("id", "slice"), "time", "n", "states", (), 1000, batch, jit, code="id"
+    )
+    value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
+    numbers = [(name, pa.int64()) for name in ("number", "time", "n", "slice", "states")]
+    told_of = [(each.name, ARROW[each.result]) for each in columns(of)]
+    schema = pa.schema([*numbers, ("type", pa.string()), ("v", value), *told_of])
+    bits = {"A": 2 | ARRIVES, "B": ARRIVES, "C": 1}
+    sent = [
+        (at, row[0], row[1], slice, bits[row[2]] & ~(2 if slice > row[0] // length else 0), row[2], row[3], *5 * [None])
+        for at, row in enumerate(rows)
+        for slice in range(row[0] // length, (row[0] + within - 1) // length + 1)
+    ]
+    Random(len(sent)).shuffle(sent)
+    arriving = Arriving(columns(of), "type", ("A",), within, slice="slice")
+    found = [row for each in told(task, arriving, iter(batches(sent, schema, batch))) for row in each.to_pylist()]
+    assert {row["states"] for row in found} <= {1, 2}, "what only counts is through"
+    expected = one_by_one(rows, within)
+    last = {row["number"]: repr_of([row[each.name] for each in columns(of)]) for row in found if row["states"] == 2}
+    assert last == {at: repr_of(expected[row]) for at, row in enumerate(rows) if row[2] == "A"}
+    assert sum(row["states"] == 2 for row in found) == len(last), "each is told once"
+
+
+def test_a_last_event_that_no_match_can_have_is_left_out() -> None:
+    task = KernelTask(Pattern(("x", "y"), within=9), ("slice",), "time", None, "states", (), 9, 9, True, code="slice")
+    running = (Running("avg*(y.v)", "avg", "v", ("A",), "double"),)
+    arriving = Arriving(running, None, ("A",), 9, "slice", (">", ("column", "v"), ("column", "avg*(y.v)")))
+    rows = pa.record_batch(
+        {
+            "time": [1, 2, 3, 4],
+            "slice": [0, 0, 0, 0],
+            "states": [3 | ARRIVES, 3 | ARRIVES, 2 | ARRIVES, 2 | ARRIVES],
+            "v": pa.array([4, 6, 2, None], pa.int64()),
+        }
+    )
+    found = [row for each in told(task, arriving, iter([rows])) for row in each.to_pylist()]
+    assert [(row["time"], row["states"]) for row in found] == [(1, 1), (2, 3), (4, 2)], "of NULL, Spark decides"
 
 
 def test_a_sum_that_does_not_fit_is_an_error() -> None:
