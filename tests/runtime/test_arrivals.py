@@ -233,19 +233,20 @@ def test_the_last_events_of_slices_are_told_before_the_kernel(
 
 
 def test_a_last_event_that_no_match_can_have_is_left_out() -> None:
+    """99 does not count, and what is compared with NULL is for Spark to decide."""
     task = KernelTask(Pattern(("x", "y"), within=9), ("slice",), "time", None, "states", (), 9, 9, True, code="slice")
     running = (Running("avg*(y.v)", "avg", "v", ("A",), "double"),)
     arriving = Arriving(running, None, ("A",), 9, "slice", (">", ("column", "v"), ("column", "avg*(y.v)")))
     rows = pa.record_batch(
         {
-            "time": [1, 2, 3, 4],
-            "slice": [0, 0, 0, 0],
-            "states": [3 | ARRIVES, 3 | ARRIVES, 2 | ARRIVES, 2 | ARRIVES],
-            "v": pa.array([4, 6, 2, None], pa.int64()),
+            "time": [0, 1, 2, 3, 4],
+            "slice": [0, 0, 0, 0, 0],
+            "states": [1, 3 | ARRIVES, 3 | ARRIVES, 2 | ARRIVES, 2 | ARRIVES],
+            "v": pa.array([99, 4, 6, 2, None], pa.int64()),
         }
     )
     found = [row for each in told(task, arriving, iter([rows])) for row in each.to_pylist()]
-    assert [(row["time"], row["states"]) for row in found] == [(1, 1), (2, 3), (4, 2)], "of NULL, Spark decides"
+    assert [(row["time"], row["states"]) for row in found] == [(0, 1), (1, 1), (2, 3), (4, 2)]
 
 
 def test_a_sum_that_does_not_fit_is_an_error() -> None:
