@@ -152,7 +152,7 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    strategy = options.strategy if stream else told(query, options.strategy, options.disable)
+    strategy = options.strategy if stream else told(query, options.strategy, options.disable, options.statistics)
     if query.arrivals and (stream or strategy.arrivals == "slices"):
         query = on_whole_matches(query)
     choices = choose(query, strategy, options.disable, options.statistics, stream=stream)

@@ -23,6 +23,7 @@ from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import OptionError
 from sase.compiler.languages.sase.parser import parse
 from sase.compiler.plan.physical import Arrive
+from sase.compiler.plan.statistics import Statistics
 
 NUMBER = "number"
 COLUMNS = {"ts": "bigint", "n": "bigint", NUMBER: "bigint", "id": "bigint", "v": "bigint", "x": "double"}
@@ -193,6 +194,12 @@ def test_events_are_told_in_slices_where_they_can_be() -> None:
 
     assert all(map(inside, TOLD))
     assert [query for query in ARRIVALS if inside(query)] == ["EVENT SEQ(A a, B b) WHERE b.x >= avg*(b.x) WITHIN 9"]
+
+
+def test_events_that_do_not_last_long_are_told_before() -> None:
+    for span, inside in ((95, False), (96, True)):
+        step = sase.compile(TOLD[0], CATALOG, statistics=Statistics(1e6, span, {})).compiled.physical.only(Arrive)
+        assert step is not None and step.inside == inside, "16 windows of 6"
 
 
 @pytest.mark.parametrize(

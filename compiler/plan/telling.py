@@ -17,15 +17,20 @@ from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.errors import OptionError
 from sase.compiler.core.windows import LONGEST
 from sase.compiler.plan.physical import Tree
+from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 from sase.compiler.plan.thinning import thinned
 
 A_SLICE = 16
 """Windows: what a window reaches back for is copied."""
+ENOUGH = 16
+"""Windows that the events have to last, where statistics say how long they do: else most of them would be copies."""
 _NEEDED = {"slice_by_time", "window_in_scan", "window_in_construction"}
 
 
-def told(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) -> Strategy:
+def told(
+    query: BoundQuery, strategy: Strategy, disable: frozenset[str], statistics: Statistics | None = None
+) -> Strategy:
     """The strategy, with the decision made: for a batch."""
     if not query.arrivals:
         if strategy.arrivals != "auto":
@@ -35,6 +40,9 @@ def told(query: BoundQuery, strategy: Strategy, disable: frozenset[str]) -> Stra
     if strategy.arrivals == "slices" and why_not is not None:
         raise OptionError(f"arrivals=slices {why_not}")
     if strategy.arrivals == "before" or why_not is not None or query.within is None:
+        return replace(strategy, arrivals="before")
+    short = statistics is not None and statistics.span < ENOUGH * query.within.ticks
+    if short and strategy.arrivals == "auto":
         return replace(strategy, arrivals="before")
     length = min(A_SLICE * query.within.ticks, LONGEST[query.time_kind])
     return replace(strategy, arrivals="slices", slice=length, parallel="time", sort="worker")

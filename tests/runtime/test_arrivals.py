@@ -257,7 +257,7 @@ def test_a_sum_that_does_not_fit_is_an_error() -> None:
 def test_spark_cuts_them_like_that(spark: SparkSession) -> None:
     rows: list[Row] = [(at * 7 % 50, at, "ABC"[at % 3], None if at % 5 == 4 else at * 37 % 101) for at in range(60)]
     events = spark.createDataFrame(rows, "ts bigint, `n.o` bigint, type string, v bigint")
-    for within in (None, 1, 5, 16, 17, 40):
+    for within in (None, 1, 5, 16, 17, 40, 10**15):
         frame = with_arrivals(
             events, columns("bigint"), time="ts", type="type", order="n.o", types=["A"], within=within
         )
