@@ -625,10 +625,10 @@ def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
         return {
             "column": literal(column),
             "length": None,
-            "first": literal(ahead if slices.looks_ahead else f"{time} div {{SLICE}}"),
-            "last": literal(f"({time} + {{BACK}} - 1) div {{SLICE}}"),
+            "first": _filled(ahead if slices.looks_ahead else f"{time} div {{SLICE}}"),
+            "last": _filled(f"({time} + {{BACK}} - 1) div {{SLICE}}"),
             "states_column": literal(states),
-            "states": literal(f"IF({column} = {time} div {{SLICE}}, {states}, {states} | {{BORROWED}}L)"),
+            "states": _filled(f"IF({column} = {time} div {{SLICE}}, {states}, {states} | {{BORROWED}}L)"),
             "fills_something": None,
         }
     length = plan.own("length") if slices.by_span else "{SLICE}"
@@ -637,12 +637,17 @@ def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
     return {
         "column": literal(column),
         "length": literal(length) if slices.by_span else None,
-        "first": literal(first),
-        "last": literal(f"({time} + {{WINDOW}} - 1) div {length}"),
+        "first": _filled(first),
+        "last": _filled(f"({time} + {{WINDOW}} - 1) div {length}"),
         "states_column": literal(states),
-        "states": literal(f"CASE WHEN {column} = {time} div {length} THEN {states} ELSE {states} & ~{last_state}L END"),
+        "states": _filled(f"CASE WHEN {column} = {time} div {length} THEN {states} ELSE {states} & ~{last_state}L END"),
         "fills_something": literal(f"{states} <> 0"),
     }
+
+
+def _filled(sql: str) -> str:
+    """With the job's constants, where it has any."""
+    return f"f{literal(sql)}" if "{" in sql else literal(sql)
 
 
 # ---- streams ------------------------------------------------------------------------------------
