@@ -22,6 +22,7 @@ from sase.compiler.plan.planner import physical_plan
 from sase.compiler.plan.reach import latest, reach
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
+from sase.compiler.plan.telling import told
 
 
 @dataclass(frozen=True)
@@ -151,9 +152,10 @@ def compile_bound(
 ) -> Compiled:
     """From the bound query on, whatever it was written in."""
     options = options or Options()
-    if stream and query.arrivals:
+    strategy = options.strategy if stream else told(query, options.strategy, options.disable, options.statistics)
+    if query.arrivals and (stream or strategy.arrivals == "slices"):
         query = on_whole_matches(query)
-    choices = choose(query, options.strategy, options.disable, options.statistics, stream=stream)
+    choices = choose(query, strategy, options.disable, options.statistics, stream=stream)
     refuse_to_enumerate(choices.chosen.plan, stream)
     physical = physical_plan(choices.chosen.plan, stream)
     return Compiled(query, choices, physical, version, standalone)
@@ -186,6 +188,8 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
         raise OptionError("a stream is not cut into time slices: leave slice and parallel out")
     if strategy.partitions is not None:
         raise OptionError("a stream has buckets of keys instead of partitions: see --buckets")
+    if strategy.arrivals != "auto":
+        raise OptionError("a stream tells what has arrived when it releases an event: leave arrivals out")
     if strategy.sort != "auto":
         raise OptionError("a stream sorts what the watermark releases: leave sort out")
     return replace(options, strategy=replace(strategy, slice="off", parallel="auto"))

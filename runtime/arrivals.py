@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 Worker = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-SLICES, A_CORE, A_SLICE = 64, 4, 16
+SLICES, A_CORE, A_SLICE, A_WINDOW = 64, 4, 16, 2
 """Of all the time that there is: at most, and at least for each core. In between, a slice is as long as 16 windows, as
 what a window reaches back for is copied. One is never twice as long: an event with a time far away does not put all
-others into one slice."""
+others into one slice. Where nothing but copies says what a window holds, there are two in a window at most."""
 
 
 def with_arrivals(
@@ -80,7 +80,8 @@ def with_arrivals(
         wanted = f"least({SLICES}, greatest({_fewest()}, max(ticks) div {some} - min(ticks) div {some}))"
         length = f"least(max(ticks) div {wanted} - min(ticks) div {wanted} + 1, {most}L)"
     # The slices that a window holds as a whole give their totals; of the one in which it begins, rows are needed.
-    whole = f"{SLICES + 1}L" if within is None else f"{within}L div length - 1"
+    most_whole = f"{SLICES + 1}L"  # there are no others
+    whole = most_whole if within is None else f"least({within}L div length - 1, {most_whole})"
     edges = numbered.agg(F.expr(length).alias("length")).where(F.col("length").isNotNull())
     rows = numbered.withColumn("length", edges.scalar()).withColumn("slice", F.expr(_slice("ticks")))
     where = "array(slice)"
@@ -140,6 +141,19 @@ def with_arrivals(
     )
     others = events.where(~of_type.isin(*types))
     return others.withColumns({field.name: F.lit(None).cast(field.dataType) for field in added}).union(answered)
+
+
+def slice_length(events: DataFrame, time: str, within: int) -> Column:
+    """How long a slice is in which the kernel is told what has arrived: so that all cores are busy, if the events last
+    long enough, and no event is copied to more than a few slices."""
+    from pyspark.sql import functions as F
+
+    from sase.runtime.events import ticks
+
+    some, least = (min(windows, 1 << 62) for windows in (A_SLICE * within, within // A_WINDOW + 1))
+    wanted = f"least({SLICES}, greatest({_fewest()}, max(ticks) div {some} - min(ticks) div {some}))"
+    length = f"least(greatest(max(ticks) div {wanted} - min(ticks) div {wanted} + 1, {least}L), {some}L)"
+    return events.select(ticks(events, time).alias("ticks")).agg(F.expr(length)).scalar()
 
 
 def _told_by_ticks(events: DataFrame, time: str) -> str | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from sase import __version__
 from sase.runtime.errors import SaseRunError
+from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.construction import construction
 from sase.runtime.operator.matcher import Task
 from sase.runtime.pattern import Combination, Furthest, Pattern, Totals, match_column, variable_column
@@ -92,6 +93,7 @@ def scan_and_construct(
     cross: Sequence[str] = (),
     columns: Sequence[str] = (),
     code: str | None = None,
+    arriving: Arriving | None = None,
     options: Options | None = None,
     bootstrap: Callable[[], None] | None = None,
     batch_rows: int = 65_536,
@@ -110,6 +112,7 @@ def scan_and_construct(
     With `cross` columns (Multi-PAIS), an event that agrees on them with no instance of the previous stack is not
     pushed; matches that disagree on them are still the caller's to remove. `columns` are the names of the input's
     columns, where it comes under other names: `mapInArrow` takes no column whose name has a dot or a backquote.
+    Where a partition has all events of its time slices, events are told first what is `arriving`.
 
     The result is pickled by value and holds no object of this package, so a worker can load it in any case and explain
     what it misses. It calls `bootstrap` first, which may bring the package along.
@@ -139,6 +142,7 @@ def scan_and_construct(
             candidates=candidates,
             code=code,
             limit=options.max_window_events_per_key,
+            arriving=arriving,
         )
     )
     tell, version = options.counted, __version__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +20,10 @@ from together import together
 
 import sase
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.errors import OptionError
 from sase.compiler.languages.sase.parser import parse
+from sase.compiler.plan.physical import Arrive
+from sase.compiler.plan.statistics import Statistics
 
 NUMBER = "number"
 COLUMNS = {"ts": "bigint", "n": "bigint", NUMBER: "bigint", "id": "bigint", "v": "bigint", "x": "double"}
@@ -58,6 +62,20 @@ ARRIVALS = [
     "EVENT SEQ(A a, B b) WHERE b.x >= avg*(b.x) WITHIN 9",
     "EVENT AND(A a, B b) WITHIN 4 RETURN a.number AS a, b.number AS b, avg*(a.v) AS mean, sum*(b.v) AS total, "
     "count*(b.x) AS many, max*(b.x) AS most",
+]
+
+
+# What the kernel's worker can be told, in time slices: by key and without, of other types than the last event's, of
+# several, with the first event of the same type, in RETURN alone.
+TOLD = [
+    "EVENT SEQ(A a, B b) WHERE [id] AND b.x >= 0.5 * avg*(b.x) WITHIN 6",
+    "EVENT SEQ(A a, B b) WHERE b.x <= max*(b.x) AND b.v > avg*(a.v) WITHIN 5",
+    "EVENT SEQ(B a, B b, C c) WHERE a.id = c.id AND c.v <= avg*(b.v) WITHIN 7",
+    "EVENT SEQ(B a, B b) WHERE b.v > avg*(b.v) WITHIN 2",
+    "EVENT SEQ(A a, ANY(A, B) b) WHERE [id] AND (b.v >= avg*(b.v) OR b.v > avg*(a.x)) AND a.v < b.v WITHIN 9 "
+    "RETURN a.number AS a, b.number AS b, sum*(b.v) AS total, min*(a.v) AS least",
+    "EVENT SEQ(A a, B b) WHERE [id] WITHIN 40 "
+    "RETURN a.number AS a, b.number AS b, max*(a.v) AS most, count*(b.v) AS many",
 ]
 
 
@@ -154,6 +172,75 @@ def test_what_has_arrived_in_batch(spark: SparkSession) -> None:
         (f"{number}: {case.query}", case, sase.compile(case.query, case.catalog).run(frame(spark, case)))
         for number, case in enumerate(cases)
     )
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["slices", "before"])
+def test_an_event_is_told_in_slices_as_before(spark: SparkSession, way: str) -> None:
+    cases = [
+        Case(query, catalog, events(seed, 40)) for seed, query in enumerate(TOLD) for catalog in (CATALOG, UNORDERED)
+    ]
+    compare(
+        (f"{number}: {case.query}", case, sase.compile(case.query, case.catalog, arrivals=way).run(frame(spark, case)))
+        for number, case in enumerate(cases)
+    )
+
+
+def test_events_are_told_in_slices_where_they_can_be() -> None:
+    def inside(query: str) -> bool:
+        step = sase.compile(query, CATALOG).compiled.physical.only(Arrive)
+        assert step is not None
+        return step.inside
+
+    assert all(map(inside, TOLD))
+    assert [query for query in ARRIVALS if inside(query)] == ["EVENT SEQ(A a, B b) WHERE b.x >= avg*(b.x) WITHIN 9"]
+
+
+def test_events_that_do_not_last_long_are_told_before() -> None:
+    for span, inside in ((95, False), (96, True)):
+        step = sase.compile(TOLD[0], CATALOG, statistics=Statistics(1e6, span, {})).compiled.physical.only(Arrive)
+        assert step is not None and step.inside == inside, "16 windows of 6"
+
+
+@pytest.mark.parametrize(
+    ("query", "strategy", "why"),
+    [
+        ("EVENT SEQ(A a, B b) WHERE b.x > avg*(b.x)", {}, "needs WITHIN, as there is nothing to cut the stream by"),
+        (
+            "EVENT AND(A a, B b) WHERE b.x > avg*(b.x) WITHIN 3",
+            {},
+            "is for sequences of single events, without negation",
+        ),
+        (
+            "EVENT SEQ(A a, B b) WHERE [id] AND b.x > avg*(b.x) WITHIN 3",
+            {"parallel": "key"},
+            "slices and sorts in its own way: leave slice, parallel and sort out",
+        ),
+        (
+            "EVENT SEQ(A a, B b) WHERE a.x > avg*(b.x) WITHIN 3",
+            {},
+            "needs conditions that compare doubles of the last event, and a.x > b.`avg*(b.x)` is another",
+        ),
+        (
+            "EVENT SEQ(A a, B b) WHERE b.x > avg*(b.x) WITHIN 3",
+            {"disable": ["window_in_scan"]},
+            "needs the rules slice_by_time, window_in_construction, window_in_scan",
+        ),
+    ],
+)
+def test_why_they_are_not(query: str, strategy: dict[str, Any], why: str) -> None:
+    with pytest.raises(OptionError, match=f"^arrivals=slices {re.escape(why)}$"):
+        sase.compile(query, CATALOG, arrivals="slices", **strategy)
+    sase.compile(query, CATALOG, **strategy)
+
+
+def test_without_what_has_arrived_nothing_is_told() -> None:
+    with pytest.raises(OptionError, match=r"^arrivals=before is for avg\* and its like, and this query has none$"):
+        sase.compile("EVENT A a", CATALOG, arrivals="before")
+    with pytest.raises(
+        OptionError, match=r"^a stream tells what has arrived when it releases an event: leave arrivals"
+    ):
+        sase.compile(TOLD[0], CATALOG, arrivals="slices", stream=True)
 
 
 @pytest.mark.spark

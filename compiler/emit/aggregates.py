@@ -10,9 +10,9 @@ from sase.compiler.plan.physical import Arrive, Decide, PhysicalPlan
 
 
 def takes_part(plan: PhysicalPlan) -> str:
-    """On a stream, which events take part in what has arrived."""
+    """Where the kernel is told what has arrived: which events take part in it."""
     step = plan.only(Arrive)
-    return f", arrives={literal(step.takes_part)}" if step and plan.stream else ""
+    return f", arrives={literal(step.takes_part)}" if step and step.inside else ""
 
 
 def arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
@@ -28,14 +28,23 @@ def arrivals(plan: PhysicalPlan) -> Mapping[str, Any] | None:
     }
     if step.thinned is not None:
         batch["thinned"] = literal(step.thinned)
-    stream = f"Arriving(tuple(RUNNING), type={literal(query.type)}, types={literal(tuple(step.types))}, within=WINDOW)"
+    inside = {
+        "type": literal(query.type if plan.stream or not step.all_alike else None),
+        "types": literal(tuple(step.types)),
+        "within": "WINDOW",
+    }
+    if not plan.stream:
+        inside["slice"] = literal(plan.own("slice"))
+        if step.thinned is not None:
+            inside["thinned"] = literal(step.thinned)
     return {
         "running": [
             f"Running({', '.join(map(literal, (each.name, each.kind, each.attribute, each.types, each.result)))})"
             for each in step.arrivals
         ],
-        "arguments": None if plan.stream else batch,
-        "arriving": stream if plan.stream else None,
+        "arguments": None if step.inside else batch,
+        "arriving": [f"{name}={value}" for name, value in inside.items()] if step.inside else None,
+        "when": "when an event is released" if plan.stream else "in the slices",
     }
 
 

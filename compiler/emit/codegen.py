@@ -187,15 +187,17 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
                 events.append("moment")
             case Ends(at_window_end=True):
                 events.append("later")
-    if plan.only(Arrive):
-        yield f"from sase.runtime.arrivals import {'awaiting_arrivals' if plan.stream else 'with_arrivals'}"
+    arrive = plan.only(Arrive)
+    if arrive:
+        ours = ["awaiting_arrivals", *([] if plan.stream else ["slice_length"])] if arrive.inside else ["with_arrivals"]
+        yield f"from sase.runtime.arrivals import {', '.join(ours)}"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
     if any(each.stays for each in plan.every(Shuffle)):
         yield "from sase.runtime.in_place import in_place"
     if not plan.stream:
         yield "from sase.runtime.job import main"
-    if plan.only(Arrive):
-        yield f"from sase.runtime.operator.arrivals import {'Arriving, ' if plan.stream else ''}Running"
+    if arrive:
+        yield f"from sase.runtime.operator.arrivals import {'Arriving, ' if arrive.inside else ''}Running"
     if plan.only(Decide):
         yield "from sase.runtime.operator.results import Counted, Deciding"
     if kernel:
@@ -270,7 +272,7 @@ def _constants(plan: PhysicalPlan) -> list[str]:
         unit = f"{query.within.text}, in microseconds" if query.time_kind == "timestamp" else _units(plan)
         lines.append(f"WINDOW = {query.within.ticks:_}  # {unit}")
     slices, join = plan.only(Slices), plan.only(AntiJoin)
-    lengths = {"SLICE": slices and slices.length, "BUCKET": join and join.bucket}
+    lengths = {"SLICE": slices and not slices.by_span and slices.length, "BUCKET": join and join.bucket}
     if (far := slices.reach if slices else _stays(plan)) and isinstance(plan.kernel, Combination):
         lengths |= {"BACK": far.back, "AHEAD": far.ahead}
     for name, ticks in lengths.items():
@@ -300,6 +302,9 @@ def _relevant(plan: PhysicalPlan) -> dict[str, Any]:
         columns += [literal(plan.own(name)) for name in ("reason", "record", "clock")]
     if kernel and kernel.time != plan.query.time:
         columns.append(f"ticks(events, {literal(column_sql(plan.query.time))}).alias({literal(kernel.time)})")
+    if (slices := plan.only(Slices)) and slices.by_span:
+        length = f"slice_length(events, {literal(column_sql(plan.query.time))}, WINDOW)"
+        columns.append(f"{length}.alias({literal(plan.own('length'))})")
     return {
         "arrivals": aggregates.arrivals(plan),
         "fills": [(literal(fill.variable), literal(fill.condition)) for fill in plan.fills],
@@ -651,23 +656,31 @@ def _slices(plan: PhysicalPlan, slices: Slices) -> Mapping[str, str | None]:
         ahead = f"({time} - {{AHEAD}} + 1) div {{SLICE}}"
         return {
             "column": literal(column),
-            "first": literal(ahead if slices.looks_ahead else f"{time} div {{SLICE}}"),
-            "last": literal(f"({time} + {{BACK}} - 1) div {{SLICE}}"),
+            "length": None,
+            "first": _filled(ahead if slices.looks_ahead else f"{time} div {{SLICE}}"),
+            "last": _filled(f"({time} + {{BACK}} - 1) div {{SLICE}}"),
             "states_column": literal(states),
-            "states": literal(f"IF({column} = {time} div {{SLICE}}, {states}, {states} | {{BORROWED}}L)"),
+            "states": _filled(f"IF({column} = {time} div {{SLICE}}, {states}, {states} | {{BORROWED}}L)"),
             "fills_something": None,
         }
-    first = f"({time} - {{WINDOW}}) div {{SLICE}}" if slices.looks_ahead else f"{time} div {{SLICE}}"
+    length = plan.own("length") if slices.by_span else "{SLICE}"
+    first = f"({time} - {{WINDOW}}) div {length}" if slices.looks_ahead else f"{time} div {length}"
     return {
         "column": literal(column),
-        "first": literal(first),
-        "last": literal(f"({time} + {{WINDOW}} - 1) div {{SLICE}}"),
+        "length": literal(length) if slices.by_span else None,
+        "first": _filled(first),
+        "last": _filled(f"({time} + {{WINDOW}} - 1) div {length}"),
         "states_column": literal(states),
-        "states": literal(
-            f"CASE WHEN {column} = {time} div {{SLICE}} THEN {states} ELSE {states} & ~{_last_state(plan)}L END"
+        "states": _filled(
+            f"CASE WHEN {column} = {time} div {length} THEN {states} ELSE {states} & ~{_last_state(plan)}L END"
         ),
         "fills_something": literal(f"{states} <> 0"),
     }
+
+
+def _filled(sql: str) -> str:
+    """With the job's constants, where it has any."""
+    return f"f{literal(sql)}" if "{" in sql else literal(sql)
 
 
 # ---- streams ------------------------------------------------------------------------------------

@@ -276,7 +276,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Arrive():
             for arrival in step.arrivals:
                 within = f" within {query.within.text}" if query.within else ""
-                yield "aggregate", f"{arrival.name}: all {' and '.join(arrival.types)} that have arrived{within}"
+                where = ", in the worker" if step.inside and not plan.stream else ""
+                yield "aggregate", f"{arrival.name}: all {' and '.join(arrival.types)} that have arrived{within}{where}"
         case Fill():
             yield "filter", f"{step.variable}: {step.condition}"
         case Single():
@@ -284,7 +285,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
         case Computed():
             yield "compute", f"{step.name}: {step.sql}"
         case Slices():
-            yield "copy", f"to time slices of {_length(step.length, query.time_kind)}"
+            most = "at most " if step.by_span else ""
+            yield "copy", f"to time slices of {most}{_length(step.length, query.time_kind)}"
         case Release():
             yield "order", "released by the watermark"
         case Buckets():

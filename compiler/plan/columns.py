@@ -40,6 +40,7 @@ from sase.compiler.plan.physical import (
     Step,
 )
 from sase.compiler.plan.separate import Comparison, Term, separate
+from sase.compiler.plan.telling import left_over
 from sase.compiler.plan.thinning import thinned
 
 
@@ -61,6 +62,11 @@ class Columns:
         self.added: dict[str, dict[str, None]] = {}  # by variable, columns of ours that it keeps, too
 
     # ---- an event -------------------------------------------------------------------------------
+
+    @property
+    def tells(self) -> bool:
+        """Whether what has arrived is found out where the kernel is."""
+        return bool(self.query.arrivals) and (self.stream or self.plan.strategy.arrivals == "slices")
 
     @property
     def tie_breaker(self) -> tuple[str, ...]:
@@ -124,8 +130,9 @@ class Columns:
                 for variable in filled
                 if not set(types).isdisjoint(variable.types)
             )
-            thin = None if self.stream else thinned(states, frozenset(each.name for each in self.query.arrivals))
-            yield Arrive(self.query.arrivals, types, scalars.sql(takes_part), thin)
+            names = frozenset(each.name for each in self.query.arrivals)
+            thin = None if self.stream else left_over(self.query) if self.tells else thinned(states, names)
+            yield Arrive(self.query.arrivals, types, scalars.sql(takes_part), thin, self.tells)
 
     # ---- a match --------------------------------------------------------------------------------
 
@@ -271,8 +278,9 @@ class Columns:
     def travelling(self, kernel: Kernel | Combination, emit: Mapping[str, tuple[str, ...]]) -> set[str]:
         """The columns that events take along: emitted, compared, tie-breaker and keys."""
         emitted = {column for columns in emit.values() for column in columns}
-        if self.stream and self.query.arrivals:
-            emitted |= {self.query.type, *(arrival.attribute for arrival in self.query.arrivals)}
+        for step in self.arrive(()) if self.tells else ():
+            emitted |= {arrival.attribute for arrival in step.arrivals}
+            emitted |= set() if step.all_alike else {self.query.type}
         return emitted | kernel.terms | {*kernel.keys, *kernel.cross, kernel.time, *self.tie_breaker}
 
     def selected(self, read: Read, travelling: set[str]) -> tuple[str, ...]:

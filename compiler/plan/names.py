@@ -8,6 +8,7 @@ ROLES = (
     "time",
     "states",
     "slice",
+    "length",
     "bucket",
     "end",
     "since",

@@ -144,6 +144,13 @@ class Arrive:
     """In SQL: an event that counts, or that gets the columns."""
     thinned: Tree | None = None
     """Holds for each of them that may fill a state, as far as a worker can tell (`operator.thinning`)."""
+    inside: bool = False
+    """Where the kernel is, and not before."""
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether every event that takes part counts for each of the columns, and so need not be asked for its type."""
+        return all({*self.types} <= {*each.types} == {*self.arrivals[0].types} for each in self.arrivals)
 
 
 @dataclass(frozen=True)
@@ -194,6 +201,8 @@ class Slices:
     reach: Reach | None = None
     """Where the latest event may be that of any variable: how far a match may reach back from it, and how far ahead. A
     copy is marked then, and no match is reported where its latest event is one."""
+    by_span: bool = False
+    """How long a slice is depends on how long the events last: `length` is what it is where that is long enough."""
 
 
 @dataclass(frozen=True)

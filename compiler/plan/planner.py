@@ -154,7 +154,8 @@ class _Planner(Columns):
         length = self.plan.scan.slice
         if length is None:
             return None
-        return Slices(length, any(state.interval.before is None for state in kernel.negated))
+        looks_ahead = any(state.interval.before is None for state in kernel.negated)
+        return Slices(length, looks_ahead, by_span=self.tells)
 
     # ---- the kernel -----------------------------------------------------------------------------
 

@@ -19,6 +19,8 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import arrivals as k
 from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.operator import matcher
+from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.sorting import in_order
 from sase.runtime.operator.thinning import Tree, possible
 from sase.runtime.operator.words import (
@@ -31,6 +33,7 @@ from sase.runtime.operator.words import (
     truths_of,
     zeros_of,
 )
+from sase.runtime.pattern import ARRIVES
 
 TOTAL = -1
 """What a row is: a slice's totals, or twice the number of its type, and one more if it is the slice's own to answer."""
@@ -92,14 +95,42 @@ class Arriving:
     """The columns of a stream: events of `types` get them when they are released."""
 
     running: tuple[Running, ...]
-    type: str
+    type: str | None
+    """Nothing where all events that take part count."""
     types: tuple[str, ...]
     within: int
+    slice: str | None = None
+    """In a batch: the column of the slices in which they are told,"""
+    thinned: Tree | None = None
+    """and what holds for a last event, if it is one that any match can have."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """What is read for them."""
-        return tuple(dict.fromkeys((self.type, *(each.attribute for each in self.running))))
+        kinds = () if self.type is None else (self.type,)
+        return tuple(dict.fromkeys((*kinds, *(each.attribute for each in self.running))))
+
+    def are_of(self, events: pa.Table, types: Sequence[str]) -> Truths:
+        """Of events that take part: are they of these types?"""
+        if self.type is None:
+            return np.ones(events.num_rows, np.bool)
+        kinds = events.column(self.type)
+        return truths_of(pc.is_in(kinds, value_set=pa.array(list(types), kinds.type)))
+
+
+@dataclass(frozen=True)
+class _Sliced:
+    """How events are sorted to be told: by slice and place, whatever their key."""
+
+    code: str
+    time: str
+    order: str | None
+    chunk_rows: int
+    jit: bool
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return (self.code,)
 
 
 class Rows(NamedTuple):
@@ -289,21 +320,11 @@ def totals(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """The rows of the slices' own, with the columns that have arrived with them. A batch may end between rows of one
-    place, so those of the last place are kept for the next one."""
+    """The rows of the slices' own, with the columns that have arrived with them."""
     running = aggregates(task.running, task.within, task.jit)
     bases = Bases(running)
-    held: pa.Table | None = None
-    for batch in _and_last(in_order(batches, task)):
-        table = held if batch is None else pa.Table.from_batches([batch])
-        if batch is not None and held is not None:
-            table = pa.concat_tables([held, table])
-        if table is None or table.num_rows == 0:
-            continue
-        begins = _begins(task, table)
-        end = table.num_rows if batch is None else int(np.flatnonzero(begins)[-1])
-        held = None if batch is None else table.slice(end)
-        table, begins = table.slice(0, end), begins[:end]
+    names = ("slice", "ticks", *([] if task.order is None else [task.order]))
+    for table, begins in _places(in_order(batches, task), names):
         what = ints_of(table.column("what"))
         whole = what == TOTAL
         if whole.any():
@@ -331,22 +352,63 @@ def run(task: Task, batches: Iterator[pa.RecordBatch], types: Sequence[pa.DataTy
             yield from (kept if own.all() else kept.filter(pa.array(own)).combine_chunks()).to_batches()
 
 
-def _begins(task: Task, table: pa.Table) -> Truths:
-    unlike = np.zeros(table.num_rows - 1, np.bool)
-    names = ("slice", "ticks", *([] if task.order is None else [task.order]))
-    for name in names:
-        unlike |= changes(table.column(name))
-    return np.concatenate([[True], unlike])
+def told(task: matcher.Task, arriving: Arriving, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a batch, where the kernel is: the events of slices, those that may be the last of a match with what has
+    arrived. The copies in a slice may not, and so are not told. What can be part of no match is left out."""
+    last = 1 << (len(task.pattern.positive) - 1)
+    running = aggregates(arriving.running, arriving.within, task.jit)
+    sliced = _Sliced(str(arriving.slice), task.time, task.order, task.chunk_rows, task.jit)
+    names = (sliced.code, task.time, *([] if task.order is None else [task.order]))
+    for table, begins in _places(in_order(batches, sliced), names):
+        states = int64s(table, task.states)
+        wanted, counts = states & last != 0, states & ARRIVES != 0
+        rows = Rows(int64s(table, sliced.code), int64s(table, task.time), begins, wanted)
+        columns = {}
+        for each in running:
+            values = table.column(each.running.attribute)
+            feeds = counts & arriving.are_of(table, each.running.types) & truths_of(pc.is_valid(values))
+            columns[each.running.name] = each.arrive(rows, values, feeds, Bases(running))
+        states = states & ~ARRIVES
+        if arriving.thinned is not None:
+            ruled_out = wanted & ~possible(arriving.thinned, partial(_told_column, table, columns))
+            states[ruled_out] &= ~last
+        columns[task.states] = pa.array(states)
+        for name, column in columns.items():
+            if name in table.column_names:
+                at = table.schema.get_field_index(name)
+                table = table.set_column(at, table.schema.field(at), column.cast(table.schema.field(at).type))
+        left = states != 0
+        yield from (table if left.all() else table.filter(pa.array(left))).to_batches()
+
+
+def _told_column(table: pa.Table, columns: dict[str, pa.Array], name: str) -> pa.Array | pa.ChunkedArray:
+    return columns[name] if name in columns else table.column(name)
+
+
+def _places(batches: Iterator[pa.RecordBatch], names: Sequence[str]) -> Iterator[tuple[pa.Table, Truths]]:
+    """Rows that are sorted by `names`, and which of them begin a place. A batch may end between rows of one place, so
+    those of the last place are kept for the next one."""
+    held: pa.Table | None = None
+    for batch in _and_last(batches):
+        table = held if batch is None else pa.Table.from_batches([batch])
+        if batch is not None and held is not None:
+            table = pa.concat_tables([held, table])
+        if table is None or table.num_rows == 0:
+            continue
+        unlike = np.zeros(table.num_rows - 1, np.bool)
+        for name in names:
+            unlike |= changes(table.column(name))
+        begins = np.concatenate([[True], unlike])
+        end = table.num_rows if batch is None else int(np.flatnonzero(begins)[-1])
+        held = None if batch is None else table.slice(end)
+        if end:
+            yield table.slice(0, end), begins[:end]
 
 
 def _is_of(task: Task, rows: pa.RecordBatch | pa.Table, types: Sequence[str]) -> Truths:
     among: Truths = np.array([name in types for name in task.kinds], np.bool)
     found: Truths = among[ints_of(rows.column("what")) >> 1]
     return found
-
-
-def _is_one_of(kinds: pa.Array | pa.ChunkedArray, types: Sequence[str]) -> Truths:
-    return truths_of(pc.is_in(kinds, value_set=pa.array(list(types), kinds.type)))
 
 
 def _fed(task: Task, rows: pa.RecordBatch | pa.Table) -> Iterator[tuple[Any, Truths]]:
@@ -385,13 +447,12 @@ class Arrived:
 
     def arrive(self, events: pa.Table, ticks: Ints, begins: Truths, wanted: Truths) -> dict[str, pa.Array]:
         """The columns of these events, by name; `wanted` are those that need them."""
-        kinds = events.column(self.arriving.type)
-        told = wanted & _is_one_of(kinds, self.arriving.types)
+        told = wanted & self.arriving.are_of(events, self.arriving.types)
         rows = Rows(np.zeros(len(ticks), np.int64), ticks, begins, told)
         columns = {}
         for each in self.of:
             values = events.column(each.running.attribute)
-            feeds = _is_one_of(kinds, each.running.types) & truths_of(pc.is_valid(values))
+            feeds = self.arriving.are_of(events, each.running.types) & truths_of(pc.is_valid(values))
             columns[each.running.name] = each.arrive(rows, values, feeds, Bases(self.of))
         return columns
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,9 @@ from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.choice import candidate_column
 from sase.runtime.operator.construction import Columns, Construction, Found, construction
 from sase.runtime.pattern import USED, Combination, Pattern
+
+if TYPE_CHECKING:
+    from sase.runtime.operator.arrivals import Arriving
 
 _OUTPUT_BYTES = 32 << 20
 
@@ -43,6 +47,8 @@ class Task:
     """Where a deferred combination says what a match is as a candidate: see `choice`."""
     limit: int | None = None
     """How many events of a key a window may hold."""
+    arriving: Arriving | None = None
+    """What is told first, in slices."""
 
     @property
     def columns(self) -> tuple[str, ...]:

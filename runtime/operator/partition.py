@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
+from sase.runtime.operator.arrivals import told
 from sase.runtime.operator.matcher import Matcher, Task, with_used
 from sase.runtime.operator.sorting import in_order
 from sase.runtime.pattern import Combination, Furthest, Totals, match_column, variable_column
@@ -31,6 +32,8 @@ def run(
     rows = size = 0
     if task.names:
         batches = (batch.rename_columns(task.names) for batch in batches)
+    if task.arriving is not None:
+        batches = told(task, task.arriving, batches)
     if task.code is not None:
         wanted = list(dict.fromkeys((*partition.columns, task.code)))
         batches = in_order((batch.select(wanted) for batch in batches), task)

@@ -18,7 +18,8 @@ from streams import follow, shuffled
 
 from sase.runtime.arrivals import with_arrivals
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.arrivals import FIRST, TOTAL, Arriving, Running, Task, run, totals
+from sase.runtime.operator.arrivals import FIRST, TOTAL, Arriving, Running, Task, run, told, totals
+from sase.runtime.operator.matcher import Task as KernelTask
 from sase.runtime.pattern import ARRIVES, Pattern
 from sase.runtime.stream.bucket import StreamTask
 
@@ -201,6 +202,53 @@ def repr_of(values: list[Any]) -> list[str]:
     return [repr(value + 0.0 if isinstance(value, float) else value) for value in values]
 
 
+@given(streams(), st.integers(1, 30), st.integers(1, 12), st.integers(1, 5), st.booleans())
+@settings(deadline=None)
+def test_the_last_events_of_slices_are_told_before_the_kernel(
+    stream: tuple[str, list[Row]], within: int, length: int, batch: int, jit: bool
+) -> None:
+    """An A may be the last event, a C the first, and a B counts. Copies may not be the last."""
+    of, rows = stream
+    task = KernelTask(
+        Pattern(("x", "y"), within=within), ("id", "slice"), "time", "n", "states", (), 1000, batch, jit, code="id"
+    )
+    value = {"bigint": pa.int64(), "double": pa.float64(), "decimal(38,2)": pa.decimal128(10, 2)}[of]
+    numbers = [(name, pa.int64()) for name in ("number", "time", "n", "slice", "states")]
+    told_of = [(each.name, ARROW[each.result]) for each in columns(of)]
+    schema = pa.schema([*numbers, ("type", pa.string()), ("v", value), *told_of])
+    bits = {"A": 2 | ARRIVES, "B": ARRIVES, "C": 1}
+    sent = [
+        (at, row[0], row[1], slice, bits[row[2]] & ~(2 if slice > row[0] // length else 0), row[2], row[3], *5 * [None])
+        for at, row in enumerate(rows)
+        for slice in range(row[0] // length, (row[0] + within - 1) // length + 1)
+    ]
+    Random(len(sent)).shuffle(sent)
+    arriving = Arriving(columns(of), "type", ("A",), within, slice="slice")
+    found = [row for each in told(task, arriving, iter(batches(sent, schema, batch))) for row in each.to_pylist()]
+    assert {row["states"] for row in found} <= {1, 2}, "what only counts is through"
+    expected = one_by_one(rows, within)
+    last = {row["number"]: repr_of([row[each.name] for each in columns(of)]) for row in found if row["states"] == 2}
+    assert last == {at: repr_of(expected[row]) for at, row in enumerate(rows) if row[2] == "A"}
+    assert sum(row["states"] == 2 for row in found) == len(last), "each is told once"
+
+
+def test_a_last_event_that_no_match_can_have_is_left_out() -> None:
+    """99 does not count, and what is compared with NULL is for Spark to decide."""
+    task = KernelTask(Pattern(("x", "y"), within=9), ("slice",), "time", None, "states", (), 9, 9, True, code="slice")
+    running = (Running("avg*(y.v)", "avg", "v", ("A",), "double"),)
+    arriving = Arriving(running, None, ("A",), 9, "slice", (">", ("column", "v"), ("column", "avg*(y.v)")))
+    rows = pa.record_batch(
+        {
+            "time": [0, 1, 2, 3, 4],
+            "slice": [0, 0, 0, 0, 0],
+            "states": [1, 3 | ARRIVES, 3 | ARRIVES, 2 | ARRIVES, 2 | ARRIVES],
+            "v": pa.array([99, 4, 6, 2, None], pa.int64()),
+        }
+    )
+    found = [row for each in told(task, arriving, iter([rows])) for row in each.to_pylist()]
+    assert [(row["time"], row["states"]) for row in found] == [(0, 1), (1, 1), (2, 3), (4, 2)]
+
+
 def test_a_sum_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(SaseRunError, match=r"^sum\* is 9223372036854775808, which does not fit into 64 bits"):
         in_slices([(0, 0, "A", 2**63 - 1), (1, 0, "A", 1)], None, 5, "bigint", 9)
@@ -209,7 +257,7 @@ def test_a_sum_that_does_not_fit_is_an_error() -> None:
 def test_spark_cuts_them_like_that(spark: SparkSession) -> None:
     rows: list[Row] = [(at * 7 % 50, at, "ABC"[at % 3], None if at % 5 == 4 else at * 37 % 101) for at in range(60)]
     events = spark.createDataFrame(rows, "ts bigint, `n.o` bigint, type string, v bigint")
-    for within in (None, 1, 5, 16, 17, 40):
+    for within in (None, 1, 5, 16, 17, 40, 10**15):
         frame = with_arrivals(
             events, columns("bigint"), time="ts", type="type", order="n.o", types=["A"], within=within
         )

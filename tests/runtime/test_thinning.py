@@ -95,10 +95,15 @@ def test_what_a_worker_can_tell(where: str, tree: Tree | None) -> None:
 
 def test_every_state_of_the_last_events_has_a_word() -> None:
     def thinned(text: str) -> Tree | None:
-        step = sase.compile(text, CATALOG).compiled.physical.only(Arrive)
+        step = sase.compile(text, CATALOG, arrivals="before").compiled.physical.only(Arrive)
         assert step is not None
         return step.thinned
 
     assert thinned("EVENT SEQ(B a, B b) WHERE b.x > avg*(b.x) WITHIN 5") is None, "any B may be the first"
     assert thinned("EVENT SEQ(A a, !(B n), B b) WHERE b.x > avg*(b.x) WITHIN 5") is None, "any B may forbid"
     assert thinned("EVENT SEQ(A a, !(A n), B b) WHERE b.x > avg*(b.x) WITHIN 5") is not None
+
+
+def test_in_slices_only_the_last_state_is_asked() -> None:
+    step = sase.compile("EVENT SEQ(B a, B b) WHERE b.x > avg*(b.x) WITHIN 5", CATALOG).compiled.physical.only(Arrive)
+    assert step is not None and step.inside and step.thinned == (">", ("column", "x"), MEAN)

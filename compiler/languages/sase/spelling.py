@@ -8,19 +8,19 @@ from itertools import pairwise, permutations
 
 from sqlglot import exp
 
-from sase.compiler.core import scalars
+from sase.compiler.core import durations, scalars
 from sase.compiler.core.bound import Apart, BoundQuery, EquivalenceTest, Latest, Variable
-from sase.compiler.core.errors import OptionError, SaseError
+from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.fields import of_variable
 from sase.compiler.languages.sase.parser import parse
 
 
 def spelled(query: BoundQuery) -> str:
-    """Read again, it has the same matches. A query of SASE is its own words where this knows no others; OptionError if
-    another language's has none."""
+    """Read again, it has the same matches. A query of SASE is its own words where this knows no others; SaseError, with
+    what is none of SASE's, if another language's has none."""
     try:
         return _in_words(query)
-    except OptionError:
+    except SaseError:
         if not _is_sase(query):
             raise
         return _BEHIND.sub("", query.own_text) + "\n"
@@ -46,8 +46,8 @@ def spelled_all(queries: Mapping[str, BoundQuery]) -> str:
     for name, query in queries.items():
         try:
             texts.append(_in_words(query) + ("" if query.composite else f"INTO {_name(name)}\n"))
-        except OptionError as error:
-            why = "" if _is_sase(query) else f"-- {error}\n"
+        except SaseError as error:
+            why = "" if _is_sase(query) else f"-- {error.diagnostics[0].message}\n"
             texts.append(f"{why}{_BEHIND.sub('', query.own_text)}")
     return ";\n\n".join(text.rstrip("\n") for text in texts) + "\n"
 
@@ -73,18 +73,55 @@ def _pattern(query: BoundQuery) -> str:
         ordered = sorted(query.variables, key=lambda variable: ranks[variable.name])
         parts = [_component(variable, variable in query.negated) for variable in ordered]
         return parts[0] if len(parts) == 1 else f"SEQ({', '.join(parts)})"
+    if (steps := _steps(query)) is not None:
+        return f"SEQ({', '.join(_component(query.variable(name), False) for name in steps)})"
     if _together(query) is not None:
         return f"AND({', '.join(_component(variable, False) for variable in query.positive)})"
-    raise OptionError("SASE has no words for this query: its parts have windows, orders or results of their own")
+    found = Diagnostic(f"SASE has no words for this query: {_lacking(query)}", query.span)
+    raise SaseError([found], query.text, query.filename)
+
+
+def _lacking(query: BoundQuery) -> str:
+    """What the query has that there is none of in SASE."""
+    if len(query.branches) > 1:
+        return f"its results come in {len(query.branches)} orders, and each of these counts for itself"
+    (branch,) = query.branches
+    bounds = [*branch.apart, *(each for group in branch.groups for each in group.apart)]
+    if len(bounds) > 1:
+        pairs = [f"{each.earlier} and {each.later}, {_length(query, each.ticks)}" for each in bounds if each.ticks > 0]
+        return f"its windows are of pairs ({'; '.join(pairs)}), and SASE's is of the whole match"
+    return "it compares the times of results, and SASE the places of events"
+
+
+def _length(query: BoundQuery, ticks: int) -> str:
+    return str(ticks) if query.time_kind == "integer" else durations.spelled(ticks)
+
+
+def _is_plain(query: BoundQuery) -> bool:
+    chooses = query.selection or query.arrays or query.timed_out or query.consume == "exclusive"
+    return len(query.branches) == 1 and not chooses and query.branches[0].instant == Latest()
+
+
+def _steps(query: BoundQuery) -> list[str] | None:
+    """The variables of a sequence that lists them in another order than it binds them: `PRECEDES(x, y, 5)`."""
+    (branch, *others) = query.branches
+    if others or not _is_plain(query) or branch.groups or len(branch.variables) < 2:
+        return None
+    after = dict(branch.before)
+    steps = [name for name in branch.variables if name not in after.values()]
+    while steps and steps[-1] in after:
+        steps.append(after[steps[-1]])
+    chain = set(pairwise(steps)) == branch.before and len(steps) == len(branch.variables)
+    return steps if chain and [(each.earlier, each.later) for each in branch.apart] == [(steps[0], steps[-1])] else None
 
 
 def _together(query: BoundQuery) -> int | None:
     """The window of events in any order, and nothing else."""
-    if len(query.branches) > 1 or query.selection or query.arrays or query.timed_out or query.consume == "exclusive":
+    if not _is_plain(query):
         return None
     (branch,) = query.branches
     lengths = {each.ticks for each in branch.apart}
-    if branch.before or branch.groups or len(lengths) != 1 or branch.instant != Latest():
+    if branch.before or branch.groups or len(lengths) != 1:
         return None
     (ticks,) = lengths
     every = {Apart(one, other, ticks) for one, other in permutations(branch.variables, 2)}
@@ -95,6 +132,8 @@ def _window(query: BoundQuery) -> str | None:
     if query.within is not None:
         return query.within.text
     ticks = None if query.is_sequence else _together(query)
+    if not query.is_sequence and _steps(query) is not None:
+        ticks = query.branches[0].apart[0].ticks
     return None if ticks is None else str(ticks) if query.time_kind == "integer" else f"{ticks} microseconds"
 
 
