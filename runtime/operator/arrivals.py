@@ -19,6 +19,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import arrivals as k
 from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.sorting import in_order
 from sase.runtime.operator.thinning import Tree, possible
 from sase.runtime.operator.words import (
@@ -73,9 +74,12 @@ class Task:
     """Only rows of which it may hold are handed back."""
 
     # How rows are sorted.
-    time = "ticks"
     code = "slice"
     by = ("slice",)
+
+    @property
+    def keys(self) -> tuple[SortKey, ...]:
+        return (SortKey("ticks"), *(() if self.order is None else (SortKey(self.order),)))
 
     @property
     def order(self) -> str | None:

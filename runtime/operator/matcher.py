@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from sase.runtime.kernels.encode import agreement, changes, encode_terms
 from sase.runtime.kernels.sequences import Events, Ints
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.choice import candidate_column
 from sase.runtime.operator.construction import Columns, Construction, Found, construction
 from sase.runtime.pattern import USED, Combination, Pattern
@@ -43,6 +44,11 @@ class Task:
     """Where a deferred combination says what a match is as a candidate: see `choice`."""
     limit: int | None = None
     """How many events of a key a window may hold."""
+
+    @property
+    def keys(self) -> tuple[SortKey, ...]:
+        """What events of one key are sorted by, where they come in any order."""
+        return (SortKey(self.time), *(() if self.order is None else (SortKey(self.order),)))
 
     @property
     def columns(self) -> tuple[str, ...]:
