@@ -19,6 +19,7 @@ from sase.compiler.plan.row_stream import refuse_on_stream
 from sase.compiler.plan.rows import row_plan
 from sase.compiler.plan.statement import LeftAlone, PlannedJoin, PlannedStatement, PlannedView
 from sase.compiler.plan.statistics import Statistics
+from sase.compiler.plan.strategy import Strategy
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,13 @@ def compile_statement(
     standalone: str | None = None,
     stream: bool = False,
     joins: Joins | None = None,
+    sort: str = "auto",
 ) -> CompiledSql:
-    """Without `joins`, self-joins are left alone and not spoken of."""
+    """Without `joins`, self-joins are left alone and not spoken of. `sort` says who sorts rows, the worker or
+    Spark."""
     read = read_statement(text, filename, dialect)
     views = tuple(
-        PlannedView(view.name, view.marker, view.reads, row_plan(view.clause, text, filename, stream))
+        PlannedView(view.name, view.marker, view.reads, row_plan(view.clause, text, filename, stream, sort))
         for view in read.views
     )
     if stream:
@@ -70,18 +73,19 @@ def compile_statement(
     elif joins is None:
         statement = PlannedStatement(text, filename, read.query, views)
     else:
-        statement = PlannedStatement(text, filename, *_joined(read.query, views, filename, joins, version))
+        statement = PlannedStatement(text, filename, *_joined(read.query, views, filename, joins, version, sort))
     return CompiledSql(statement, version, standalone, stream)
 
 
 def _joined(
-    query: exp.Query, views: tuple[PlannedView, ...], filename: str, joins: Joins, version: str
+    query: exp.Query, views: tuple[PlannedView, ...], filename: str, joins: Joins, version: str, sort: str
 ) -> tuple[exp.Query, tuple[PlannedView, ...], tuple[PlannedJoin, ...], tuple[LeftAlone, ...]]:
     plans: dict[int, tuple[Compiled, float]] = {}
 
     def worth(bound: BoundQuery) -> str | None:
         try:
-            compiled = compile_bound(bound, Options(statistics=joins.statistics), version=version)
+            options = Options(strategy=Strategy(sort=sort), statistics=joins.statistics)
+            compiled = compile_bound(bound, options, version=version)
         except SaseError as error:
             return error.diagnostics[0].message
         except OptionError as error:

@@ -6,6 +6,7 @@ rows are not here: Spark has turned them into the symbol bits of each row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,9 +71,11 @@ Measure = At | Classifier | Over | MatchNumber
 
 @dataclass(frozen=True)
 class Constant:
-    """A number (as text, if it has a fraction, so that it stays exact), or a truth value."""
+    """A number (as text, if it has a fraction, so that it stays exact), a truth value, or a length of time in
+    microseconds."""
 
     value: int | str | bool | None
+    interval: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,15 @@ class Operation:
 
 Condition = Measure | Constant | Label | Operation
 """Of rows that were mapped so far: `At(column, final=False)` is of the row at hand, on trial for its variable."""
+
+
+def leaves_of(condition: Condition) -> Iterator[Condition]:
+    """What an operation is made of, at last."""
+    if isinstance(condition, Operation):
+        for part in condition.parts:
+            yield from leaves_of(part)
+    else:
+        yield condition
 
 
 @dataclass(frozen=True)

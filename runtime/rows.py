@@ -1,4 +1,5 @@
-"""MATCH_RECOGNIZE over a DataFrame: one shuffle and one sort, which window functions and the kernel share."""
+"""MATCH_RECOGNIZE over a DataFrame: one shuffle, and one sort, by the worker, or by Spark for the kernel and for window
+functions."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from pyspark.sql.types import (
     DataType,
     DecimalType,
     DoubleType,
+    IntegralType,
     LongType,
     StringType,
     StructField,
@@ -27,9 +29,11 @@ from pyspark.sql.types import (
 from pyspark.sql.utils import is_remote
 
 from sase import __version__
+from sase.runtime import neighbours
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import collation, quoted, state_bits
 from sase.runtime.io.batches import bound_batches
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.rows import Task
 from sase.runtime.row_pattern import (
     At,
@@ -42,6 +46,7 @@ from sase.runtime.row_pattern import (
     Operation,
     Over,
     RowPattern,
+    Shift,
 )
 from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Worker
@@ -77,13 +82,19 @@ class RowOrder:
     by: Sequence[str]
     keys: Sequence[Key]
 
-    def sort(self, rows: DataFrame) -> DataFrame:
-        """The rows of a partition together, in order. Without PARTITION BY, all of them are in one place."""
+    def spread(self, rows: DataFrame) -> DataFrame:
+        """The rows of a partition together, in any order. Without PARTITION BY, all of them are in one place."""
         self.refuse_ours(rows)
         bound_batches(rows, rows.columns)
         by = [quoted(name) for name in self.by]
-        spread = by_key(rows, *by) if by else rows.repartition(1)
-        keys = [*(F.col(name).asc() for name in by), *(key.sorted() for key in self.keys)]
+        return by_key(rows, *by) if by else rows.repartition(1)
+
+    def sort(self, rows: DataFrame) -> DataFrame:
+        """The rows of a partition together, in order."""
+        return self.sorted(self.spread(rows))
+
+    def sorted(self, spread: DataFrame) -> DataFrame:
+        keys = [*(F.col(quoted(name)).asc() for name in self.by), *(key.sorted() for key in self.keys)]
         return spread.sortWithinPartitions(*keys) if keys else spread
 
     def refuse_ours(self, rows: DataFrame) -> None:
@@ -133,13 +144,19 @@ def match_rows(
     values: Mapping[str, Measure],
     *,
     shown: str,
+    sort: str = "spark",
+    before: Mapping[str, Shift] | None = None,
+    meets: Mapping[str, Condition] | None = None,
     options: Options | None = None,
     symbols: str = "_sase_symbols",
     bootstrap: Callable[[], None] | None = None,
     refuse_ties: bool = False,
 ) -> DataFrame:
-    """The matches of sorted rows: their keys with one row per match, else the rows themselves; and the looked-up
-    values.
+    """The matches of rows: their keys with one row per match, else the rows themselves; and the looked-up values.
+
+    Rows come sorted, or the worker sorts them. `before` are columns with values of other rows, and `meets` what a row
+    must meet beside its symbol bit, given these: the worker looks after both, too. Types that it does not know are
+    Spark's to sort, to look up and to compare.
 
     The function that goes to the workers is pickled by value and holds no object of this package, so a worker can load
     it in any case and explain what it misses. It calls `bootstrap` first, which may bring the package along.
@@ -147,15 +164,79 @@ def match_rows(
     options = options or Options()
     for text in doubts(pattern, order, shown):
         options.warn(text)
-    task = task_of(rows, pattern, order, values, shown=shown, symbols=symbols, options=options, refuse_ties=refuse_ties)
-    out = output_of(rows, task)
+    rows, before, meets, code = _prepared(rows, pattern, order, sort, before or {}, meets or {}, symbols)
+    # What the worker adds has the types of what it comes from.
+    typed = rows.withColumns({name: F.col(quoted(shift.column)) for name, shift in before.items()})
+    task = task_of(
+        typed, pattern, order, values, shown=shown, symbols=symbols, options=options, refuse_ties=refuse_ties
+    )
+    task = _with_neighbours(task, rows, before, meets, code)
+    out = output_of(typed, task)
     numbered = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(out)])
     worker = _worker(
         pickle.dumps(task), _ties(rows, options.warn) if task.order and not refuse_ties else None, bootstrap
     )
     # Columns have numbers on their way: mapInArrow does not take every name.
-    given = rows.select(*(F.col(quoted(name)) for name in task.names)).toDF(*map(str, range(len(task.names))))
+    narrow = {symbols: F.col(symbols).cast(_narrowest(len(pattern.variables)))}
+    columns = [narrow.get(name, F.col(quoted(name))) for name in task.names]
+    given = rows.select(*columns).toDF(*map(str, range(len(task.names))))
     return given.mapInArrow(worker, numbered).toDF(*(name for name, _ in out)).drop(f"{OURS}there")
+
+
+def _narrowest(bits: int) -> str:
+    """A type that has so many bits beside its sign: rows travel with few bytes."""
+    return next(name for name, size in (("tinyint", 8), ("smallint", 16), ("int", 32), ("bigint", 64)) if bits < size)
+
+
+CODE = f"{OURS}code"
+
+
+def _prepared(
+    rows: DataFrame,
+    pattern: RowPattern,
+    order: RowOrder,
+    sort: str,
+    before: Mapping[str, Shift],
+    meets: Mapping[str, Condition],
+    symbols: str,
+) -> tuple[DataFrame, Mapping[str, Shift], Mapping[str, Condition], str | None]:
+    """The rows as a worker can take them, what is left for it to look up and to decide, and the column of codes by
+    which it sorts; None if Spark sorts."""
+    if sort == "spark":
+        return rows, before, meets, None
+    proper = _spelled(rows)
+    before = {name: Shift(proper(shift.column), shift.step) for name, shift in before.items()}
+    kinds = {field.name: field.dataType for field in rows.schema}
+    kinds |= {name: kinds[shift.column] for name, shift in before.items()}
+    meets = {
+        name: _spelled_out(each, lambda name: name if name in before else proper(name)) for name, each in meets.items()
+    }
+    if not neighbours.decides(meets, kinds, rows.sparkSession):
+        found = {name: order.neighbour(quoted(shift.column), shift.step) for name, shift in before.items()}
+        return neighbours.with_windows(order.sorted(rows), found, meets, pattern.variables, symbols), {}, {}, None
+    by = [proper(name) for name in order.by]
+    if not neighbours.sorts([kinds[proper(key.column)] for key in order.keys]):
+        return order.sorted(rows), before, meets, None
+    if len(by) == 1 and isinstance(kinds[by[0]], IntegralType):
+        return rows, before, meets, by[0]
+    code = F.xxhash64(*(F.col(quoted(name)) for name in by)) if by else F.lit(0).cast("tinyint")
+    return rows.withColumn(CODE, code), before, meets, CODE
+
+
+def _with_neighbours(
+    task: Task, rows: DataFrame, before: Mapping[str, Shift], meets: Mapping[str, Condition], code: str | None
+) -> Task:
+    """What a worker is told, if it sorts, or looks at the rows around a row."""
+    asked = [shift.column for shift in before.values()]
+    asked += [column for each in meets.values() for column in _columns(each)]
+    names = dict.fromkeys([*task.names, *asked, *([code] if code else [])])
+    return replace(
+        task,
+        names=tuple(name for name in names if name not in before),
+        code=code,
+        shifts=tuple(before.items()),
+        meets=tuple(meets.items()),
+    )
 
 
 def doubts(pattern: RowPattern, order: RowOrder, shown: str) -> Iterator[str]:
@@ -200,7 +281,7 @@ def task_of(
         pattern=pattern,
         names=names,
         by=by,
-        order=keys,
+        keys=tuple(SortKey(name, key.descending, key.first) for name, key in zip(keys, order.keys, strict=True)),
         symbols=symbols,
         shown=shown,
         kept=kept,

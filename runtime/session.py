@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -169,3 +170,11 @@ class _StartupLog:
         """The first line of what was withheld that is not idle talk; the rest is usage or a trace."""
         lines = self._withheld.decode(errors="replace").splitlines()
         return next((line for line in lines if line and not line.startswith(("WARNING:", "Using ", "Setting "))), "")
+
+
+STEADY = re.compile(r"(UTC|GMT|UT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal|Greenwich)|(UTC|GMT|UT)?[+-]\d{1,2}(:?\d\d){0,2})")
+"""Time zones whose clocks never change: those that are named after their distance from UTC."""
+
+
+def has_steady_clocks(spark: SparkSession) -> bool:
+    return bool(STEADY.fullmatch(spark.conf.get("spark.sql.session.timeZone") or ""))

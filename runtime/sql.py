@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from sase.runtime.io.output import STDOUT, show_ordered
 from sase.runtime.io.report import duration
 from sase.runtime.job import deliver, protect
 from sase.runtime.rows import Options
-from sase.runtime.session import session
+from sase.runtime.session import has_steady_clocks, session
 
 QueryRows = Callable[[SparkSession, Options], DataFrame]
 
@@ -97,14 +96,6 @@ def registered(spark: SparkSession, spec: str, arguments: argparse.Namespace) ->
     found = find(spark, None, place, arguments.format, Csv(**csv_given(arguments)))
     inferred(spark, found).createOrReplaceTempView(name)
     return found
-
-
-STEADY = re.compile(r"(UTC|GMT|UT|Z|Etc/(UTC|GMT|UCT|Zulu|Universal|Greenwich)|(UTC|GMT|UT)?[+-]\d{1,2}(:?\d\d){0,2})")
-"""Time zones whose clocks never change: those that are named after their distance from UTC."""
-
-
-def has_steady_clocks(spark: SparkSession) -> bool:
-    return bool(STEADY.fullmatch(spark.conf.get("spark.sql.session.timeZone") or ""))
 
 
 def need_steady_clocks(spark: SparkSession) -> None:

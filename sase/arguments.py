@@ -206,7 +206,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
             raise OptionError(f"--{option}: not for SQL, whose tables are those of the session, or given with --table")
     for option, given in _of_patterns(arguments).items():
         if given:
-            raise OptionError(f"{option}: not for SQL, whose clauses are evaluated in one way")
+            raise OptionError(f"{option}: not for SQL, where only sort is to be chosen (--strategy sort=spark)")
     filename = f"{filename}.sql" if filename in (INLINE, STDIN) else filename
     stream = getattr(arguments, "stream", False)
     idle = [f"--{name}" for name in ("joins", "verify", "statistics") if getattr(arguments, name, None)]
@@ -224,6 +224,7 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
         dialect,
         joins=joins,
         statistics=arguments.statistics,
+        sort=str(_strategies(arguments).get("sort", "auto")),
         standalone=getattr(arguments, "standalone", False),
         stream=stream,
         filename=filename,
@@ -232,9 +233,10 @@ def statement_of(arguments: argparse.Namespace) -> Statement | None:
 
 def _of_patterns(arguments: argparse.Namespace) -> dict[str, bool]:
     """The options that force something of a pattern's plan, and whether they are given."""
-    plan = ("disable", "basic", "partitions", "strategy")
+    plan = ("disable", "basic", "partitions")
     given = {f"--{name}": bool(getattr(arguments, name, None)) for name in plan}
     given |= {f"--{name}": getattr(arguments, name, "auto") != "auto" for name in ("negation", "slice")}
+    given |= {f"--strategy {name}": name != "sort" for name in _strategies(arguments)}
     return given | {"--as": bool(getattr(arguments, "spelled_in", None))}
 
 
@@ -332,14 +334,20 @@ def _text(arguments: argparse.Namespace) -> tuple[str, str]:
     return arguments.stdin, STDIN
 
 
-def _strategy(arguments: argparse.Namespace) -> dict[str, Any]:
+def _strategies(arguments: argparse.Namespace) -> dict[str, str | int]:
+    """Those of --strategy, which may be given more than once."""
     from sase.compiler.plan.strategy import parse_strategy
 
+    found: dict[str, str | int] = {}
+    for text in getattr(arguments, "strategy", None) or ():
+        found.update(parse_strategy(text))
+    return found
+
+
+def _strategy(arguments: argparse.Namespace) -> dict[str, Any]:
     strategy: dict[str, Any] = {
         "negation": arguments.negation,
         "slice": arguments.slice,
         "partitions": arguments.partitions,
     }
-    for text in arguments.strategy:
-        strategy.update(parse_strategy(text))
-    return strategy
+    return strategy | _strategies(arguments)

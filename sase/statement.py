@@ -20,6 +20,7 @@ from sase.compiler.languages.sql.aliases import Tables
 from sase.compiler.languages.sql.joined import joins_of
 from sase.compiler.languages.sql.statement import read_statement
 from sase.compiler.plan.statistics import Statistics
+from sase.compiler.plan.strategy import Strategy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,11 +58,14 @@ class Statement:
         compiled: CompiledSql,
         for_stream: Callable[[], CompiledSql] | None = None,
         own: Callable[[], CompiledSql] | None = None,
+        with_windows: Callable[[], CompiledSql] | None = None,
     ) -> None:
-        """`own` makes the statement as Spark runs it by itself, but for MATCH_RECOGNIZE."""
+        """`own` makes the statement as Spark runs it by itself, but for MATCH_RECOGNIZE, and `with_windows` the one in
+        which Spark sorts and decides all that is about single rows and their neighbours."""
         self.compiled = compiled
         self._for_stream = for_stream
         self._own = own
+        self._with_windows = with_windows
 
     @property
     def job(self) -> str:
@@ -143,6 +147,11 @@ class Statement:
         """The same statement with its joins left alone."""
         return self if self._own is None else Statement(self._own())
 
+    @cached_property
+    def with_windows(self) -> Statement:
+        """The same statement, in which Spark gives the values of neighbours: where its conditions are counted."""
+        return self if self._with_windows is None else Statement(self._with_windows())
+
     def verify(self, tables: Mapping[str, Table] | None = None) -> Verification:
         """Runs the statement both ways, with joins as patterns and with Spark's own, and compares the rows."""
         from sase.runtime.errors import explained
@@ -176,6 +185,7 @@ def compile_sql(
     tables: Mapping[str, Table] | None = None,
     joins: str = "auto",
     statistics: Statistics | str | PathLike[str] | None = None,
+    sort: str = "auto",
     standalone: bool = False,
     stream: bool = False,
     filename: str = "query.sql",
@@ -184,11 +194,15 @@ def compile_sql(
 
     A join of rows in the order of time runs as a pattern, if the session knows its tables, or if they are given with
     `tables`, and if it is expected to be faster: `statistics`, or the file that `sase statistics` made, say more of
-    them. `joins` may also be `"always"`, however fast it is expected to be, or `"never"`. `standalone` makes a job that
-    carries the runtime inside, `stream` one for Structured Streaming, which leaves joins alone.
+    them. `joins` may also be `"always"`, however fast it is expected to be, or `"never"`. `sort` says who sorts rows,
+    the Python `"worker"` or `"spark"`. `standalone` makes a job that carries the runtime inside, `stream` one for
+    Structured Streaming, which leaves joins alone.
     """
     if joins not in JOINS:
         raise OptionError(f"joins is one of {', '.join(JOINS)}, and not {joins!r}")
+    if stream and sort != "auto":
+        raise OptionError("sort: not for a stream, whose states are sorted by themselves")
+    sort = Strategy(sort=sort).sort
     if isinstance(statistics, str | PathLike):
         statistics = Statistics.load(fspath(statistics))
     wanted = None
@@ -196,17 +210,22 @@ def compile_sql(
         known = _known_tables(tables) if may_join(text, filename, dialect) else None
         wanted = Joins(known, statistics, always=joins == "always")
 
-    def compiled(stream: bool = False, joins: Joins | None = None) -> CompiledSql:
+    def compiled(stream: bool = False, joins: Joins | None = None, sort: str = sort) -> CompiledSql:
         carried = None
         if standalone:
             from sase.standalone import preamble
 
             carried = preamble(stream)
         return compile_statement(
-            text, filename, dialect, version=sase.__version__, standalone=carried, stream=stream, joins=joins
+            text, filename, dialect, version=sase.__version__, standalone=carried, stream=stream, joins=joins, sort=sort
         )
 
-    return Statement(compiled(stream, wanted), partial(compiled, stream=True), compiled)
+    return Statement(
+        compiled(stream, wanted),
+        partial(compiled, stream=True),
+        compiled,
+        partial(compiled, joins=wanted, sort="spark"),
+    )
 
 
 def sql(text: str, dialect: str = DIALECT, tables: Mapping[str, Table] | None = None, **stream: Any) -> DataFrame:
@@ -234,7 +253,8 @@ def _known_tables(tables: Mapping[str, Any] | None) -> Tables | None:
     spark = SparkSession.getActiveSession()
     if spark is None:
         return None
-    from sase.runtime.sql import columns_of, has_steady_clocks
+    from sase.runtime.session import has_steady_clocks
+    from sase.runtime.sql import columns_of
 
     return Tables(partial(columns_of, spark), has_steady_clocks(spark))
 

@@ -137,8 +137,10 @@ def test_check_without_a_catalog_says_what_it_leaves_out(capsys: pytest.CaptureF
         (["explain", *SHOPLIFTING, *RETAIL], "error: --events: the catalog has the schema, and nothing else is read "),
         (["explain", *SHOPLIFTING, "--as", "sase", "--html", "page.html"], "error: --as shows the query in other "
          "words, and nothing of its plan: leave the rest out\n"),
-        (["explain", *V_SHAPES, "--basic"], "error: --basic: not for SQL, whose clauses are evaluated in one way\n"),
-        (["compile", *V_SHAPES, "--slice", "off"], "error: --slice: not for SQL, whose clauses are evaluated in one "),
+        (["explain", *V_SHAPES, "--basic"], "error: --basic: not for SQL, where only sort is to be chosen (--strategy "
+         "sort=spark)\n"),
+        (["explain", *V_SHAPES, "--strategy", "sort=spark,slice=off"], "error: --strategy slice: not for SQL, "),
+        (["compile", *V_SHAPES, "--slice", "off"], "error: --slice: not for SQL, where only sort is to be "),
         (["compile", *V_SHAPES, "--time-unit", "ms"], "error: --time-unit: not for SQL, whose tables are those of the "
          "session, or given with --table\n"),
     ],

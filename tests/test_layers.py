@@ -124,7 +124,9 @@ def test_importing_loads_no_more_than_it_needs(code: str, absent: set[str]) -> N
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_standalone_job_carries_all_that_its_runtime_imports(stream: bool) -> None:
-    sources: dict[str, str] = ast.literal_eval(preamble(stream).partition("RUNTIME = ")[2].partition("\n}\n")[0] + "}")
+    assigned = [node for node in ast.parse(preamble(stream)).body if isinstance(node, ast.Assign)]
+    (runtime,) = (node.value for node in assigned if ast.unparse(node.targets[0]) == "RUNTIME")
+    sources: dict[str, str] = ast.literal_eval(runtime)
     carried = {path.removesuffix(".py").replace("/", ".") for path in sources}
     for path, source in sources.items():
         ours = {name for _, name in imported_names(source) if within(name, {"sase.runtime", "sase.cache"})}

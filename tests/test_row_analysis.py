@@ -24,7 +24,7 @@ CLAUSE = """SELECT * FROM ticker MATCH_RECOGNIZE (
 
 
 def labelled(text: str) -> Labelled:
-    statement = sase.compile_sql(text, "trino")
+    statement = sase.compile_sql(text, "trino").with_windows
     (view,) = statement.compiled.statement.views
     module: ModuleType = statement.module
     nothing: Any = None
@@ -67,7 +67,7 @@ def test_the_longest_try_tells_where_it_got_stuck_and_why() -> None:
     rising = Tries(found, table(found, [20, 10, 15, 25]))
     assert str(rising.miss(0, 0, 4)) == (
         "row 1 (ACME · day 0): A DOWN UP, then row 4: UP failed, given the rows before: "
-        "(price of the last row, so far) < (price of the last row of A, so far)"
+        "price < (price of the last row of A, so far)"
     )
     long = Tries(found, table(found, [30, 29, 28, 27, 26, 27, 28]))
     assert str(long.miss(0, 0, 7)) == "row 1 (ACME · day 0): A DOWN×4, then row 6: WITHIN has ended"
@@ -109,7 +109,7 @@ def test_a_pattern_as_an_automaton() -> None:
         "A: price > 12",
         "DOWN: price < PREV(price)",
         "UP: price > PREV(price)",
-        "UP: (price of the last row, so far) < (price of the last row of A, so far)",
+        "UP: price < (price of the last row of A, so far)",
     ]
     assert picture.svg().count(">match<") == 1
     assert "The pattern as an automaton" in row_report(statement)

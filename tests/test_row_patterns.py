@@ -1,6 +1,7 @@
 """Row patterns from their text to the values of their matches, without Spark: random clauses against the judge.
 
-Spark's part is played by Python here: it makes the values of neighbours and the symbol bits.
+Spark's part is played by Python here: it makes the values of neighbours and the symbol bits, and sorts, unless the
+worker does.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sqlglot import exp
 from sase.compiler.compile_sql import compile_statement
 from sase.compiler.plan.rows import RowPlan
 from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.rows import Task, run
 from sase.runtime.row_pattern import MatchNumber, Measure, Over
 from tests.random_rows import ONE, random_clause, random_rows
@@ -51,8 +53,8 @@ def written(clause: Clause) -> str:
     return text_of(clause, "t", ["g"], ["t", "row"])
 
 
-def compiled(text: str) -> tuple[RowPlan, ModuleType]:
-    found = compile_statement(text, "q.sql", "spark", version="0")
+def compiled(text: str, sort: str = "auto") -> tuple[RowPlan, ModuleType]:
+    found = compile_statement(text, "q.sql", "spark", version="0", sort=sort)
     module = ModuleType("job")
     exec(compile(found.job, "job", "exec"), module.__dict__)
     return found.statement.views[0].plan, module
@@ -108,9 +110,13 @@ def kind_of(measure: Measure) -> pa.DataType:
             return pa.string() if not hasattr(measure, "column") else KINDS.get(measure.column, pa.int64())
 
 
-def found_by_operator(text: str, groups: list[list[Row]], random: Random, jit: bool) -> list[dict[str, Any]]:
-    plan, module = compiled(text)
+def found_by_operator(
+    text: str, groups: list[list[Row]], random: Random, jit: bool, sort: str = "auto"
+) -> list[dict[str, Any]]:
+    plan, module = compiled(text, sort)
     rows = [row for group, part in enumerate(groups) for row in partition(plan, group, part)]
+    if plan.worker is not None:
+        random.shuffle(rows)
     names = ("g", "row", "t", "x", "y", *plan.neighbours, *plan.terms, "bits")
     columns = {name: [row[name] for row in rows] for name in names}
     kinds = {**KINDS, **dict.fromkeys(truths_of(plan.terms), pa.bool_())}
@@ -121,7 +127,7 @@ def found_by_operator(text: str, groups: list[list[Row]], random: Random, jit: b
         pattern=module.MATCHES_PATTERN,
         names=names,
         by=("g",),
-        order=("t", "row"),
+        keys=(SortKey("t"), SortKey("row")),
         symbols="bits",
         shown=plan.shown,
         kept=("g",) if one else ("g", "row"),
@@ -130,6 +136,9 @@ def found_by_operator(text: str, groups: list[list[Row]], random: Random, jit: b
         chunk_rows=random.choice([1, 2, 5, 100]),
         jit=jit,
         steps_per_row=100_000,
+        code="g" if plan.worker is not None else None,
+        shifts=tuple(getattr(module, "MATCHES_BEFORE", {}).items()),
+        meets=tuple(getattr(module, "MATCHES_MEETS", {}).items()),
     )
     batches = table.to_batches(max_chunksize=random.randint(1, 4))
     out: list[dict[str, Any]] = []
@@ -175,11 +184,12 @@ def agree(seed: int, jit: bool, running: bool = False, overlapping: bool = False
         wanted: Any = ordered(expected(clause, groups))
     except SkipError:
         wanted = "error"
-    try:
-        found: Any = ordered(found_by_operator(written(clause), groups, random, jit))
-    except SaseRunError:
-        found = "error"
-    assert found == wanted, f"seed {seed}\n{text_of(clause, 't', ['g'], ['t'])}\n{groups}"
+    for sort in ("auto", "spark"):
+        try:
+            found: Any = ordered(found_by_operator(written(clause), groups, random, jit, sort))
+        except SaseRunError:
+            found = "error"
+        assert found == wanted, f"seed {seed}, sort {sort}\n{text_of(clause, 't', ['g'], ['t'])}\n{groups}"
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -253,9 +263,8 @@ def test_matches_that_overlap_take_linear_time() -> None:
     names = ("g", "row", "t", "y", "bits")
     table = pa.table({name: np.arange(rows) if name in ("row", "y") else np.ones(rows, np.int64) for name in names})
     values = tuple((name, value, kind_of(value)) for name, value in module.MATCHES_VALUES.items())
-    task = Task(
-        module.MATCHES_PATTERN, names, ("g",), ("row",), "bits", "one row", ("g",), values, 65_536, 50_000, True, 1
-    )
+    by, keys = ("g",), (SortKey("row"),)
+    task = Task(module.MATCHES_PATTERN, names, by, keys, "bits", "one row", by, values, 65_536, 50_000, True, 1)
     found = pa.Table.from_batches(list(run(task, iter(table.to_batches(max_chunksize=10_000)))))
     assert found.num_rows == rows
     assert found.slice(rows - 2).to_pydict() == {
@@ -276,7 +285,7 @@ def matched(text: str, columns: dict[str, pa.Array], steps_per_row: int = 1000) 
     rows = len(next(iter(columns.values())))
     table = pa.table({**columns, "n": np.arange(rows), "bits": np.full(rows, 3)})
     value = (("c", Over("count"), pa.int64()),)
-    keys = (), ("n",), "bits", "one row", ()
+    keys = (), (SortKey("n"),), "bits", "one row", ()
     task = Task(module.MATCHES_PATTERN, tuple(table.column_names), *keys, value, 100, 100, False, steps_per_row)
     return [row["0"] for batch in run(task, iter(table.to_batches())) for row in batch.to_pylist()]
 
@@ -361,7 +370,7 @@ def test_a_search_that_does_not_end_names_the_variable() -> None:
     module = ModuleType("job")
     exec(compile_statement(clause, "q.sql", "spark", version="0").job, module.__dict__)
     table = pa.table({"n": np.arange(60), "bits": np.full(60, 7)})
-    keys = (), ("n",), "bits", "one row", ()
+    keys = (), (SortKey("n"),), "bits", "one row", ()
     task = Task(module.MATCHES_PATTERN, ("n", "bits"), *keys, (("c", Over("count"), pa.int64()),), 100, 100, True, 1000)
     with pytest.raises(
         SaseRunError, match=r"the search for a match at n=0 takes too many steps, most of them for [BCD]"

@@ -27,6 +27,7 @@ from sase.cli import main
 from sase.compiler.compile_sql import compile_statement
 from sase.compiler.plan.rows import RowPlan
 from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.row_pattern import Measure
 from sase.runtime.stream.horizon import FOREVER
 from sase.runtime.stream.row_bucket import RowBucket, RowStreamTask
@@ -120,12 +121,12 @@ def compiled(clause: Clause) -> tuple[RowPlan, ModuleType]:
 
 def task_of(plan: RowPlan, module: ModuleType, jit: bool) -> RowStreamTask:
     values: dict[str, Measure] = module.MATCHES_VALUES
-    assert plan.streamed is not None
+    assert plan.context is not None
     return RowStreamTask(
         pattern=module.MATCHES_PATTERN,
         names=("g", "row", "t", "x", "y", *plan.terms, "bits"),
         by=("g",),
-        order=("t", "row"),
+        keys=(SortKey("t"), SortKey("row")),
         symbols="bits",
         shown=plan.shown,
         kept=("g",) if plan.shown == "one row" else ("g", "row"),
@@ -134,11 +135,9 @@ def task_of(plan: RowPlan, module: ModuleType, jit: bool) -> RowStreamTask:
         chunk_rows=100,
         jit=jit,
         steps_per_row=100_000,
-        descending=(False, False),
-        nulls_first=(True, True),
         shifts=tuple(getattr(module, "MATCHES_BEFORE", {}).items()),
         meets=tuple(getattr(module, "MATCHES_MEETS", {}).items()),
-        context=plan.streamed.context,
+        context=plan.context,
         late=("g", "row"),
     )
 
@@ -298,9 +297,9 @@ def pattern_rows(text: str, *times: int) -> tuple[Bucket, pa.Table]:
     exec(compile_statement(clause, "q.sql", "spark", version="0", stream=True).job, module.__dict__)
     values = tuple((name, value, pa.int64()) for name, value in module.MATCHES_VALUES.items())
     names = ("g", "row", "t", "bits")
-    task = RowStreamTask(module.MATCHES_PATTERN, names, ("g",), ("t", "row"), "bits", "one row", ("g",), values,
-                         100, 100, False, 1000, descending=(False, False), nulls_first=(True, True), late=("t",),
-                         limit=5)  # fmt: skip
+    keys = (SortKey("t"), SortKey("row"))
+    task = RowStreamTask(module.MATCHES_PATTERN, names, ("g",), keys, "bits", "one row", ("g",), values,
+                         100, 100, False, 1000, late=("t",), limit=5)  # fmt: skip
     rows = len(times)
     return Bucket(task), pa.table({"g": [1] * rows, "row": list(range(rows)), "t": list(times), "bits": [3] * rows})
 

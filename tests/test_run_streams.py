@@ -28,6 +28,7 @@ from sase.compiler.core.catalog import Catalog
 from sase.compiler.plan.physical import Choose, Runs
 from sase.compiler.plan.reach import latest
 from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.row_bucket import Choice, RowStreamTask
 from tests.streams import shuffled
@@ -51,7 +52,7 @@ def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None, be
         pattern=job.PATTERN,
         names=("_sase_time", "_sase_symbols", "id", "v", "number", *step.pattern.terms),
         by=tuple(job.ORDER.by),
-        order=("_sase_time",),
+        keys=(SortKey("_sase_time"),),
         symbols="_sase_symbols",
         shown="one row",
         kept=(),
@@ -61,8 +62,6 @@ def bucket_of(query: sase.Query, jit: bool = False, limit: int | None = None, be
         jit=jit,
         steps_per_row=10_000,
         refuse_ties=True,
-        descending=(False,),
-        nulls_first=(True,),
         event=("_sase_event", ("number", "v")),
         late=("number",),
         limit=limit,

@@ -366,10 +366,11 @@ def test_spark_s_own_join_may_be_as_fast(tables: Duck) -> None:
     """With few rows per key there is nothing to save."""
     from sase.compiler.plan.statistics import ColumnStatistics, Statistics, TypeStatistics
 
-    text = "SELECT a.id FROM ev a, ev b WHERE a.k = b.k AND a.t < b.t AND b.t < a.t + 50"
+    kinds = "a.kind = 'A' AND b.kind = 'B'"
+    text = f"SELECT a.id FROM ev a, ev b WHERE a.k = b.k AND {kinds} AND a.t < b.t AND b.t < a.t + 50"
 
     def left(keys: float) -> list[str]:
-        columns = {"k": ColumnStatistics(keys)}
+        columns = {"k": ColumnStatistics(keys), "kind": ColumnStatistics(10)}
         measured = Statistics(1e6, 1e6, {"ev": TypeStatistics(1e6, columns)}, cores=2)
         compiled = compile_statement(
             text, "q.sql", "spark", version="0", joins=Joins(tables.tables, statistics=measured)
@@ -378,6 +379,14 @@ def test_spark_s_own_join_may_be_as_fast(tables: Duck) -> None:
 
     assert left(10) == []
     assert left(500_000) == ["Spark's own join is as fast here"]
+
+
+def test_what_may_not_come_again_is_in_the_stacks_of_its_key(tables: Duck) -> None:
+    """An anti-join reads all rows again, and copies them to buckets; in the worker, each comes once."""
+    absent = "SELECT 1 FROM ev b WHERE b.k = a.k AND b.t > a.t AND b.t < a.t + 50"
+    text = f"SELECT a.id FROM ev a WHERE a.kind = 'A' AND NOT EXISTS ({absent})"
+    (join,) = compile_statement(text, "q.sql", "spark", version="0", joins=Joins(tables.tables)).statement.joins
+    assert [each.variable for each in join.choices.chosen.plan.construction.negations] == ["b"]
 
 
 @pytest.mark.parametrize(

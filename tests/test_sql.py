@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import reduce
 from random import Random
 from typing import Any
 
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sase
+from sase.compiler.core.errors import OptionError
 from sase.runtime.errors import SaseRunError
 from tests.random_rows import random_clause, random_rows
 from tests.row_judge import Row, SkipError, answer, text_of
@@ -150,7 +153,7 @@ def test_aggregates_that_spark_computes_of_arrays(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("numbers", [range(0, 12), range(12, 24), range(24, 36)], ids=str)
 def test_random_clauses_give_what_the_judge_says(spark: SparkSession, numbers: range) -> None:
-    """Many clauses in one job: each row comes as JSON, with the number of its clause."""
+    """Many clauses in one job: each row comes as JSON, with the number of its clause. The worker sorts, or Spark."""
     parts: list[DataFrame] = []
     wanted: list[str] = []
     for number in numbers:
@@ -165,7 +168,8 @@ def test_random_clauses_give_what_the_judge_says(spark: SparkSession, numbers: r
         wanted += [f"{number} {canonical({'g': group, **row})}" for group, row in expected]
         name = f"rows_{number}"
         view(spark, name, groups)
-        found = sase.sql(text_of(clause, name, ["g"], ["t", "row"]), dialect="trino")
+        sort = ("auto", "auto", "spark")[number // 2 % 3]
+        found = sase.compile_sql(text_of(clause, name, ["g"], ["t", "row"]), "trino", sort=sort).run()
         shown = [name for name in found.columns if name not in ("t", "x", "y")]
         packed = F.to_json(F.struct(*(F.col(name) for name in shown)), {"ignoreNullFields": "false"})
         parts.append(found.select(F.lit(number).alias("clause"), packed.alias("row")))
@@ -186,13 +190,105 @@ def canonical(row: dict[str, Any]) -> str:
     return json.dumps(numbers, sort_keys=True)
 
 
-def test_one_shuffle_and_one_sort(spark: SparkSession) -> None:
-    """PREV and NEXT come from a window function that wants the order in which the kernel wants its rows."""
-    text = V_SHAPE.format("", "", "", "ONE ROW PER MATCH").replace("WHERE symbol = 'ACME' ORDER BY", "-- ")
-    plan = sase.sql(text, "oracle")._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
-    assert plan.count("Exchange") == 1
-    assert plan.count("Sort ") == 1
-    assert plan.count("Window ") == 1
+ORDERS = [
+    "t, row", "t DESC NULLS LAST, row DESC", "t DESC NULLS FIRST, s NULLS LAST, row", "d, row", "d DESC, n DESC, row",
+    "day NULLS LAST, p, row", "b DESC, f, row DESC", "ts, a, row", "s, row", "row DESC",
+]  # fmt: skip
+CONDITIONS = [
+    "s < PREV(s)", "d >= PREV(d)", "d - PREV(d) < 1.5", "d + PREV(d) = 3 OR PREV(d) IS NULL", "f <> NEXT(f)",
+    "f - PREV(f) > 0.25", "n > PREV(n)", "NOT (n = NEXT(n, 2))", "p < PREV(p)", "p - NEXT(p) <= 3", "p - PREV(d) > 0",
+    "ts - PREV(ts) <= INTERVAL '30' MINUTE", "day - PREV(day) > INTERVAL '1' DAY", "day < PREV(day)", "a < PREV(a)",
+    "b = PREV(b)", "PREV(b)", "PREV(p + 1) > row", "abs(p - PREV(p)) > 1", "p = PREV(n)", "PREV(s) || 'b' > s",
+    "(s = PREV(s)) IS NULL", "(p > PREV(p) AND d > PREV(d)) IS NOT TRUE", "p BETWEEN PREV(p) AND NEXT(p)",
+    "p + PREV(p) > FIRST(p)", "max(p) > NEXT(p)",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def of_all_types(spark: SparkSession) -> str:
+    """NULL, NaN, -0.0, equal values and the ends of types: in columns of all types that can be compared."""
+    random = Random(5)
+    nan = float("nan")
+
+    def some(values: list[Any]) -> Any:
+        return random.choice([None, *values])
+
+    columns: dict[str, list[Any]] = {
+        "t bigint": [-(2**63), 2**63 - 1, 0, 1, 2, 3],
+        "s string": ["", "a", "b", "ab", "ä"],
+        "d double": [0.0, -0.0, 1.5, nan, -1.0, 1e300],
+        "f float": [0.5, -0.0, 0.1, nan],
+        "n decimal(20, 2)": [Decimal("1.25"), Decimal(2), Decimal(-3)],
+        "p tinyint": [0, 1, 2, 5],
+        "ts timestamp": [DAY + timedelta(minutes=20 * each) for each in range(5)],
+        "day date": [DAY.date() + timedelta(days=each) for each in range(3)],
+        "b boolean": [True, False],
+        "a array<int>": [[], [1], [1, 2], [0]],
+    }
+    rows = [(random.choice(["u", "v", None]), at, *map(some, columns.values())) for at in range(60)]
+    schema = ", ".join(["g string", "row int", *columns])
+    spark.createDataFrame(rows, schema).createOrReplaceTempView("of_all_types")
+    return "of_all_types"
+
+
+def test_the_worker_sorts_and_compares_as_spark_does(spark: SparkSession, of_all_types: str) -> None:
+    """All types, orders and ties; what the worker does not know is Spark's without a word."""
+    parts: dict[str, list[DataFrame]] = {"auto": [], "spark": []}
+    for number, condition in enumerate(CONDITIONS):
+        order = ORDERS[number % len(ORDERS)]
+        text = f"""SELECT {number} AS number, g, n, first_row, before, after FROM {of_all_types} MATCH_RECOGNIZE (
+            PARTITION BY g ORDER BY {order}
+            MEASURES count(*) AS n, first(row) AS first_row, PREV(first(row)) AS before, NEXT(last(row), 2) AS after
+            PATTERN (A B*) DEFINE B AS {condition})"""
+        for sort, found in parts.items():
+            found.append(sase.compile_sql(text, sort=sort).run())
+    answers = {sort: sorted(map(str, reduce(DataFrame.unionAll, found).collect())) for sort, found in parts.items()}
+    assert answers["auto"] == answers["spark"]
+
+
+@pytest.mark.parametrize(
+    ("order", "condition", "sorts", "windows"),
+    [
+        ("t", "p < PREV(p)", False, False),
+        ("t", "p - PREV(p) < 3", False, False),
+        ("t", "max(p) > NEXT(p)", False, False),
+        ("s", "p < PREV(p)", True, False),  # runs that are spilled are merged by numbers
+        ("t, a", "p < PREV(p)", True, False),
+        ("t", "a < PREV(a)", True, True),
+        ("t", "p < PREV(s)", True, True),
+        ("t", "abs(p - PREV(p)) < 3", True, True),  # in the plan already
+    ],
+)
+def test_who_sorts_and_who_looks_at_neighbours(
+    spark: SparkSession, of_all_types: str, order: str, condition: str, sorts: bool, windows: bool
+) -> None:
+    """There is one shuffle and one sort in any case, which window functions share."""
+    text = f"""SELECT * FROM {of_all_types} MATCH_RECOGNIZE (PARTITION BY g ORDER BY {order} MEASURES count(*) AS n
+               PATTERN (A B*) DEFINE B AS {condition})"""
+    plan = sase.sql(text)._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+    assert (plan.count("Exchange"), plan.count("Sort "), plan.count("Window ")) == (1, int(sorts), int(windows))
+
+
+def test_a_difference_that_leaves_its_type_fails_as_in_spark(spark: SparkSession) -> None:
+    spark.createDataFrame([(1, -(2**31)), (2, 2**31 - 1)], "t int, x int").createOrReplaceTempView("far_apart")
+    text = """SELECT * FROM far_apart MATCH_RECOGNIZE (ORDER BY t MEASURES count(*) AS n PATTERN (A B*)
+              DEFINE B AS x - PREV(x) > 0)"""
+    with pytest.raises(Exception, match="overflow"):
+        sase.compile_sql(text, sort="spark").run().collect()
+    with pytest.raises(Exception, match="a number in DEFINE is beyond an int: cast it to a wider type"):
+        sase.sql(text).collect()
+
+
+def test_sort_worker_is_refused_where_only_spark_can(spark: SparkSession) -> None:
+    clause = (
+        "SELECT * FROM ticker MATCH_RECOGNIZE (ORDER BY tstamp PATTERN (A) DEFINE A AS sqrt(PREV(price)) > sqrt(price))"
+    )
+    with pytest.raises(
+        OptionError, match="sort=worker: window functions of Spark give values of other rows, and so Spark"
+    ):
+        sase.compile_sql(clause, sort="worker")
+    with pytest.raises(OptionError, match="sort=worker: there is no ORDER BY, and so Spark sorts"):
+        sase.compile_sql(clause.replace("ORDER BY tstamp", ""), sort="worker")
 
 
 def test_a_clause_anywhere_in_from(spark: SparkSession) -> None:

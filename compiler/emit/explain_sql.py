@@ -23,6 +23,10 @@ _LINEAR = "linear: no step is taken back, since conditions are about single rows
 _SEARCH = "a search, since conditions are about rows mapped before: pruned by what single rows allow, within a budget"
 
 
+_IN_WORKER = "in the worker, or in Spark if values are of types that the worker does not know"
+_IN_SPARK = "in Spark"
+
+
 def explain_sql(statement: PlannedStatement) -> str:
     lines = ["Statement", f"  {printable(printed(statement.query, statement.all_views))}"]
     if not statement.all_views and not statement.left:
@@ -54,16 +58,18 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
     rows.append(("order", ", ".join(map(_key, plan.order)) or "none: rows come in any order"))
     for name, text in plan.computed.items():
         rows.append(("", f"{name} = {text}"))
+    if plan.order and plan.context is None:
+        rows.append(("sort", _IN_WORKER if plan.worker else _IN_SPARK))
     for name, each in plan.neighbours.items():
         function = "lag" if each.step < 0 else "lead"
         rows.append(("window", f"{name} = {function}({each.sql}, {abs(each.step)})"))
     for name, text in plan.terms.items():
         rows.append(("value", f"{name} = {text}"))
-    for name, shift in plan.streamed.shifts.items() if plan.streamed else ():
-        rows.append(("looks back", f"{name} = {shift.column}, {-shift.step} before"))
+    for name, shift in plan.worker.shifts.items() if plan.worker else ():
+        rows.append((f"looks {'back' if shift.step < 0 else 'ahead'}", f"{name} = {shift.column}, {_away(shift.step)}"))
     for name, condition in plan.fills.items():
         rows.append((f"may be {name}", condition))
-    for name, running in (*(plan.streamed.meets.items() if plan.streamed else ()), *plan.running.items()):
+    for name, running in (*(plan.worker.meets.items() if plan.worker else ()), *plan.running.items()):
         rows.append((f"is {name} if", condition_text(running)))
     rows += [("pattern", line) for line in automaton_lines(plan)]
     rows.append(("walk", _SEARCH if plan.running else _LINEAR))
@@ -71,9 +77,9 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
     if plan.within:
         unit = " microseconds" if plan.within.in_time else ""
         rows.append(("window", f"less than {plan.within.length:,}{unit} from the first row to the last"))
-    if plan.streamed:
-        looked_at = "row" if plan.streamed.context == 1 else f"{plan.streamed.context} rows"
-        more = f", and the last {looked_at} of each key, for ever" if plan.streamed.context else ""
+    if plan.context is not None:
+        looked_at = "row" if plan.context == 1 else f"{plan.context} rows"
+        more = f", and the last {looked_at} of each key, for ever" if plan.context else ""
         rows.append(("remembers", f"the rows of a key that are not decided yet{more}"))
     rows.append(("output", _SHOWN[plan.shown]))
     for name, look_up in plan.look_ups.items():
@@ -102,6 +108,10 @@ def automaton_lines(plan: RowPlan) -> Iterator[str]:
         yield f"{names[at]} → {listed(targets)}{ends}"
 
 
+def _away(step: int) -> str:
+    return f"{abs(step)} {'before' if step < 0 else 'behind'}"
+
+
 def _key(key: Key) -> str:
     return f"{key.column}{' DESC' if key.descending else ''} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
@@ -122,7 +132,7 @@ def _looked_up(look_up: LookUp) -> str:
         case "MatchNumber":
             return "the number of the match"
         case "Classifier":
-            from_there = f"the row {abs(look_up.step)} {'before' if look_up.step < 0 else 'behind'} "
+            from_there = f"the row {_away(look_up.step)} "
             return f"the variable of {from_there if look_up.step else ''}{rows}"
         case "At":
             return f"{look_up.column} of {rows}"
@@ -135,6 +145,8 @@ def _looked_up(look_up: LookUp) -> str:
 
 def condition_text(condition: Condition) -> str:
     match condition:
+        case LookUp("At", Address(current=True), str(column)):
+            return column
         case LookUp():
             return _looked_up(condition)
         case Constant(value):
@@ -146,7 +158,8 @@ def condition_text(condition: Condition) -> str:
         case Operation("IF", parts):
             return f"IF({', '.join(map(condition_text, parts))})"
         case Operation(sign, parts):
-            return f" {sign} ".join(f"({condition_text(part)})" for part in parts)
+            texts = map(condition_text, parts)
+            return f" {sign} ".join(text if " " not in text else f"({text})" for text in texts)
 
 
 def _rows(address: Address) -> str:

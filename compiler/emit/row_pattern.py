@@ -13,10 +13,10 @@ def pattern_names(plan: RowPlan) -> set[str]:
     """What a job imports to write a pattern down, and what is looked up in its matches."""
     conditions = [*plan.running.values()]
     names: set[str] = set()
-    if plan.streamed is not None:
-        names |= {"Shift"} if plan.streamed.shifts else set()
-        names |= {"Condition"} if plan.streamed.meets else set()
-        conditions += plan.streamed.meets.values()
+    if plan.worker is not None:
+        names |= {"Shift"} if plan.worker.shifts else set()
+        names |= {"Condition"} if plan.worker.meets else set()
+        conditions += plan.worker.meets.values()
     leaves = [leaf for each in conditions for leaf in parts_of(each)]
     names |= {leaf.kind if isinstance(leaf, LookUp) else type(leaf).__name__ for leaf in leaves}
     names |= {look_up.kind for look_up in plan.look_ups.values()}
@@ -56,8 +56,8 @@ def condition_text(condition: Condition, indent: int) -> str:
     match condition:
         case LookUp():
             return look_up_text(condition)
-        case Constant(value):
-            return f"Constant({literal(value)})"
+        case Constant(value, interval):
+            return f"Constant({literal(value)}{', interval=True' * interval})"
         case Label(name):
             return f"Label({literal(name)})"
         case Operation(sign, parts):

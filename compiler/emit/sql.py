@@ -15,7 +15,7 @@ from sase.compiler.emit.codegen import environment, imports, steps
 from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
 from sase.compiler.emit.row_pattern import condition_text, look_up_text, pattern_lines, pattern_names
 from sase.compiler.plan.row_stream import streamed_table
-from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Streamed, leaves_of
+from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Shifted, leaves_of
 from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed, used_by
 
 
@@ -66,14 +66,14 @@ def fingerprint(view: PlannedView, statement: PlannedStatement) -> str:
     which is not part of it, nor what is made of a match, as long as they need the same columns.
     """
     plan = view.plan
-    assert plan.streamed is not None
+    assert plan.worker is not None
     looked_up = [each.column for each in plan.look_ups.values()]
-    tested = [leaf for each in (*plan.running.values(), *plan.streamed.meets.values()) for leaf in leaves_of(each)]
+    tested = [leaf for each in (*plan.running.values(), *plan.worker.meets.values()) for leaf in leaves_of(each)]
     columns = {*looked_up, *(leaf.column for leaf in tested)}
     parts: list[object] = [printed(view.reads, statement.views), plan.by, [_key(key) for key in plan.order]]
-    parts += [plan.within.length if plan.within else None, plan.shown, plan.streamed.context]
+    parts += [plan.within.length if plan.within else None, plan.shown, plan.context]
     parts += [sorted(name for name in columns if name), sorted(plan.computed.items()), sorted(plan.terms.items())]
-    parts += [[name, each.column, each.step] for name, each in plan.streamed.shifts.items()]
+    parts += [[name, each.column, each.step] for name, each in plan.worker.shifts.items()]
     parts += [list(plan.fills.items())]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -161,16 +161,17 @@ def _view(view: PlannedView, statement: PlannedStatement) -> dict[str, Any]:
         "first_columns": [literal(column_sql(name)) for name in plan.by if name not in plan.computed],
         "measures": [(literal(measure.name), literal(measure.sql)) for measure in plan.measures],
         "reads": _sql(view.reads, statement),
-        **(_streamed(plan.streamed) if plan.streamed is not None else {}),
+        "context": plan.context,
+        "in_worker": plan.worker is not None,
+        **_shifted(plan.worker or Shifted({}, {})),
     }
 
 
-def _streamed(streamed: Streamed) -> dict[str, Any]:
-    shifts = streamed.shifts.items()
+def _shifted(worker: Shifted) -> dict[str, Any]:
+    shifts = worker.shifts.items()
     return {
         "shifts": [(literal(name), f"Shift({literal(each.column)}, {each.step})") for name, each in shifts],
-        "meets": [(literal(name), condition_text(each, 4)) for name, each in streamed.meets.items()],
-        "context": streamed.context,
+        "meets": [(literal(name), condition_text(each, 4)) for name, each in worker.meets.items()],
     }
 
 

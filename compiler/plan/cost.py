@@ -43,7 +43,7 @@ class _Sequences(Estimate):
     def cost(self) -> Cost:
         plan, constants, cores = self.plan, self.constants, max(1, self.statistics.cores)
         inside = [self.query.variable(negation.variable) for negation in plan.construction.negations]
-        relevant = sum(self.states) + sum(map(self.filling, inside))
+        relevant = self.filling_any([*self.query.positive, *inside])
         shuffled, width, moved = self.moved(relevant)
         instances = self.instances()
         visited, built = self.construction(instances)
@@ -51,16 +51,20 @@ class _Sequences(Estimate):
         sequences = built * surviving
         matches = sequences * self.selected()
         edges = sum(visited)
-        joined, compared = 0.0, 0.0
+        joined, joining = 0.0, 0.0
         left = sequences if plan.negation_first else matches
         joins = dict.fromkeys(negation.alike for negation in plan.negations)
         for alike in joins:
-            joined += left
+            moved_there, compared = left, 0.0
             for negation in (each for each in plan.negations if each.alike == alike):
                 copies, pairs = self.anti_join(negation, left)
-                joined, compared = joined + copies, compared + pairs
+                moved_there, compared = moved_there + copies, compared + pairs
                 left *= self.survival(negation)
                 matches *= self.survival(negation)
+            joined += moved_there
+            # Events are read again, and the bucket is one more key.
+            joining += self.statistics.events * constants.read + moved_there * self.joined(len(alike) + 1)
+            joining += compared * constants.compared
         searched = edges * constants.edge + sequences * constants.sequence
         even, uneven = self.hottest(1, cores), self.hottest(len(self.states), cores)
         late = sequences * constants.select if plan.selection.equivalences or plan.selection.predicates else 0.0
@@ -69,7 +73,7 @@ class _Sequences(Estimate):
             kernel = 0.0
         stages = 1 + len(joins)
         seconds = constants.stage * stages + self.statistics.events * constants.read / cores + kernel
-        seconds += (joined * constants.joined + compared * constants.compared) / cores
+        seconds += joining / cores
         return Cost(relevant, shuffled, shuffled * width, instances, edges, sequences, matches, joined, uneven, seconds)
 
     # ---- the kernel -----------------------------------------------------------------------------

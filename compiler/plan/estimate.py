@@ -43,7 +43,7 @@ class Calibration:
     select: float
     """Checking a sequence in selection."""
     joined: float
-    """Moving a match or a negated event to an anti-join."""
+    """Moving a match or a negated event to an anti-join, beside its bytes and its keys."""
     compared: float
     """Looking at a pair of them."""
 
@@ -92,6 +92,20 @@ class Estimate:
         pushed = self.plan.scan.simple.get(variable.name, ())
         return float(events * math.prod(map(self.selectivity, pushed)))
 
+    def filling_any(self, variables: Iterable[Variable]) -> float:
+        """Events that may fill one of the states or more. Those of two variables may be the same events: what is known
+        is that there are no more than all of a type."""
+        found: dict[tuple[str, ...], float] = {}
+        for variable in variables:
+            events = sum(self.statistics.type(name).events for name in variable.types)
+            found[variable.types] = min(events, found.get(variable.types, 0.0) + self.filling(variable))
+        return sum(found.values())
+
+    def joined(self, keys: int) -> float:
+        """Seconds of moving a row to a join by so many keys: it is shuffled, and sorted by them."""
+        constants = self.constants
+        return constants.joined + constants.byte * self.width + constants.key * keys
+
     def _share_of_span(self) -> float:
         """W as a share of the whole stream: what of another stack an event can reach."""
         within, plan = self.query.within, self.plan
@@ -111,10 +125,15 @@ class Estimate:
             return named | {name for variable in self.query.positive for name in variable.attributes}
         return named | {column.name for output in self.query.returns for column in columns(output.value)}
 
+    @property
+    def width(self) -> float:
+        """Bytes of an event that travels."""
+        return 16 + 8 * (3 + len(self.columns()))
+
     def moved(self, relevant: float) -> tuple[float, float, float]:
         """Events that are shuffled, the bytes of each, and the seconds of moving them all."""
         constants, plan = self.constants, self.plan
-        shuffled, width = relevant * self.copies(), 16 + 8 * (3 + len(self.columns()))
+        shuffled, width = relevant * self.copies(), self.width
         seconds = shuffled * (constants.shuffle + constants.byte * width + constants.key * len(plan.scan.partition))
         seconds += shuffled * constants.number if plan.scan.cross else 0.0
         by_key = plan.scan.partition or plan.scan.slice

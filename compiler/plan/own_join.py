@@ -39,7 +39,7 @@ class _OwnJoin(Estimate):
             moved, compared = moved + rows + events, compared + pairs
             newly = bound | {variable.name}
             decided = [part for part in query.predicates if part.variables <= newly and not part.is_simple]
-            rows = pairs * self.share_of_span
+            rows = pairs * self.in_time(newly)
             for part in decided:
                 if not part.variables <= bound:
                     rows *= self.selectivity(part)
@@ -51,7 +51,13 @@ class _OwnJoin(Estimate):
                 compared + rows * events * self.agreement(_about(tests, variable.name), 2),
             )
         scans = len(query.variables) * self.statistics.events * constants.read
-        return constants.stage + (scans + moved * constants.joined + compared * PAIR) / cores
+        return constants.stage + (scans + moved * self.joined(len(tests)) + compared * PAIR) / cores
+
+    def in_time(self, bound: set[str]) -> float:
+        """The share of combinations whose times are as they must be. The window is between the first event and the
+        last: Spark does not conclude from it how far the others may be apart, and knows their order alone."""
+        complete = {variable.name for variable in self.query.positive} <= bound
+        return self.share_of_span if complete else 0.5
 
     def partners(self, tests: tuple[EquivalenceTest, ...], bound: set[str], name: str) -> float:
         """The share of rows that have the key of a given one."""

@@ -1,8 +1,12 @@
 """A bound MATCH_RECOGNIZE clause → what Spark computes, what the kernel walks, and what is looked up in a match.
 
-Spark computes everything about single rows: the values of neighbours (PREV and NEXT, by window functions over the same
-order), and for each variable whether a row may be mapped to it. The kernel finds the matches, and looks up the values
-that the measures ask for at rows of a match. Spark then evaluates the measures over these.
+Spark computes everything about single rows, and for each variable whether a row may be mapped to it. The kernel finds
+the matches, and looks up the values that the measures ask for at rows of a match. Spark then evaluates the measures
+over these.
+
+The values of neighbours, by PREV and NEXT, come from the worker that runs the kernel, which also sorts the rows: it
+looks them up, and decides the conditions that compare and add up values of a row and its neighbours. What else a
+condition may make of them is Spark's to compute: then it sorts, and window functions over the same order give them.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Literal, TypeVar
 from sqlglot import exp
 
 from sase.compiler.core.durations import UNITS, microseconds
-from sase.compiler.core.errors import Diagnostic, SaseError, Span
+from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, Span
 from sase.compiler.core.rows import Address, At, Classifier, MatchNumber, Over, RowClause, Shown, Skip, Window
 from sase.compiler.core.scalars import column_sql, conjunction, sql, unparenthesised
 from sase.compiler.plan.automaton import ACCEPT, Automaton, TooLarge, automaton
@@ -68,6 +72,8 @@ class LookUp:
 @dataclass(frozen=True)
 class Constant:
     value: int | str | bool | None
+    interval: bool = False
+    """A length of time, in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -104,14 +110,13 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """What differs on a stream, which has no window functions: values of rows before come from the worker."""
+class Shifted:
+    """What the worker looks up, as it sorts the rows or remembers those of a stream: window functions would want them
+    sorted by Spark."""
 
     shifts: dict[str, Shift]
     meets: dict[str, Condition]
-    """For some variables, what a row must also meet, given the rows before it."""
-    context: int
-    """How many rows of a key are looked back to for ever, whatever the window."""
+    """For some variables, what a row must also meet, given the rows around it."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,10 @@ class RowPlan:
     """and what it must meet beside that, given the rows that were mapped before."""
     look_ups: dict[str, LookUp]
     measures: tuple[Output, ...]
-    streamed: Streamed | None = None
+    worker: Shifted | None = None
+    """The worker sorts, and looks at neighbours; None if Spark does both."""
+    context: int | None = None
+    """On a stream: how many rows of a key are looked back to for ever, whatever the window."""
     stuck: bool = False
     """Not the matches are wanted, but what was open when its window ended."""
 
@@ -150,21 +158,39 @@ class RowPlan:
         return self.clause.within
 
 
-def row_plan(clause: RowClause, text: str, filename: str, stream: bool = False) -> RowPlan:
+def row_plan(clause: RowClause, text: str, filename: str, stream: bool = False, sort: str = "auto") -> RowPlan:
     try:
         found = automaton(clause.pattern)
     except TooLarge as error:
         raise SaseError([error.diagnostic], text, filename) from None
-    planner = _Planner(clause, found, stream)
-    plan = planner.plan()
+    if stream:
+        planner = _Planner(clause, found, "stream")
+        plan = planner.plan()
+    else:
+        planner, plan = _sorted_by(sort, clause, found)
     if planner.found:
         raise SaseError(planner.found, text, filename)
     return plan
 
 
+def _sorted_by(sort: str, clause: RowClause, automaton: Automaton) -> tuple[_Planner, RowPlan]:
+    """The worker sorts, if that is not forbidden, and if there is an order, in which it finds all neighbours."""
+    if sort != "spark" and clause.order:
+        planner = _Planner(clause, automaton, "worker")
+        plan = planner.plan()
+        if not planner.found:
+            return planner, plan
+    planner = _Planner(clause, automaton, "spark")
+    plan = planner.plan()
+    if sort == "worker" and not planner.found:
+        why = "there is no ORDER BY" if not clause.order else "window functions of Spark give values of other rows"
+        raise OptionError(f"sort=worker: {why}, and so Spark sorts")
+    return planner, plan
+
+
 def plan_of(clause: RowClause, automaton: Automaton, found: list[Diagnostic]) -> RowPlan:
     """The plan of a clause whose automaton is known; what is wrong with it is added to `found`."""
-    planner = _Planner(clause, automaton, stream=False, found=found)
+    planner = _Planner(clause, automaton, "spark", found=found)
     return planner.plan()
 
 
@@ -172,12 +198,16 @@ def plan_of(clause: RowClause, automaton: Automaton, found: list[Diagnostic]) ->
 class _Planner:
     clause: RowClause
     automaton: Automaton
-    stream: bool
+    looks: Literal["spark", "worker", "stream"]
+    """Who looks at neighbours: window functions, a worker, which may only do what Spark would do, or that of a
+    stream, where there is no Spark to do it."""
     computed: dict[str, str] = field(default_factory=dict)
     neighbours: dict[str, Neighbour] = field(default_factory=dict)
     terms: dict[str, str] = field(default_factory=dict)
     look_ups: dict[str, LookUp] = field(default_factory=dict)
     shifts: dict[str, Shift] = field(default_factory=dict)
+    apart: bool = False
+    """Whether a condition on a row and its neighbours is being taken apart."""
     found: list[Diagnostic] = field(default_factory=list)
 
     def plan(self) -> RowPlan:
@@ -193,11 +223,11 @@ class _Planner:
         for name in dict.fromkeys(self.automaton.symbols):
             parts = _parts(clause.define[name]) if name in clause.define else []
             alone = [part for part in parts if _about_one_row(part)]
-            if self.stream:
+            if self.looks != "spark":
                 looking_back = [part for part in alone if _steps(part)]
                 alone = [part for part in alone if not _steps(part)]
                 if looking_back:
-                    meets[name] = self._conjunction(looking_back)
+                    meets[name] = self._meeting(looking_back)
             fills[name] = self._row_sql(conjunction(alone)) if alone else "true"
             rest = [part for part in parts if not _about_one_row(part)]
             if rest:
@@ -216,8 +246,21 @@ class _Planner:
             running=running,
             look_ups=self.look_ups,
             measures=measures,
-            streamed=Streamed(self.shifts, meets, context(clause, self.automaton)) if self.stream else None,
+            worker=None if self.looks == "spark" else Shifted(self.shifts, meets),
+            context=context(clause, self.automaton) if self.looks == "stream" else None,
         )
+
+    def _meeting(self, parts: list[exp.Expr]) -> Condition:
+        """What a row must meet, given its neighbours. A worker in the place of Spark compares, and adds up: that is
+        what it does as Spark would."""
+        self.apart = True
+        condition = self._conjunction(parts)
+        self.apart = False
+        if self.looks == "worker":
+            operations = [each for each in parts_of(condition) if isinstance(each, Operation)]
+            if any(each.sign not in _EXACT for each in operations):
+                self._refuse(parts[0])
+        return condition
 
     def _conjunction(self, parts: list[exp.Expr]) -> Condition:
         conditions = tuple(map(self._condition, parts))
@@ -236,13 +279,13 @@ class _Planner:
 
     def _here(self, part: At) -> exp.Expr:
         """A value of the row at hand."""
-        if part.step and not self.stream:
+        if part.step and self.looks == "spark":
             return _named(self._neighbour(part))
         inner: exp.Expr = part.this.copy()
         return inner if isinstance(inner, exp.Column | exp.Literal | exp.Func | exp.Dot) else exp.Paren(this=inner)
 
     def _neighbour(self, part: At) -> str:
-        if self.stream:
+        if self.looks != "spark":
             return self._shifted(self._term(part.this), part.step)
         role = "before" if part.step < 0 else "after"
         return _own(self.neighbours, role, Neighbour(sql(part.this), part.step))
@@ -264,13 +307,17 @@ class _Planner:
         own = [part for part in node.walk() if isinstance(part, At | Over | Classifier | MatchNumber)]
         if not own:
             return self._constant(node)
-        # In batch, Spark has put the values of neighbours beside those of each row.
-        rows = {(part.address, part.step if self.stream else 0) for part in own if isinstance(part, At)}
-        if len(rows) == 1 and all(isinstance(part, At) for part in own):
+        # Window functions put the values of neighbours beside those of each row.
+        rows = {(part.address, part.step if self.looks != "spark" else 0) for part in own if isinstance(part, At)}
+        simple = all(isinstance(part, At) for part in own)
+        if len(rows) == 1 and simple:
             ((address, step),) = rows
-            alone = (address.current and not step) or _strict(node)
+            alone = (address.current and not step) or (_strict(node) and not (step and self._may_fail(node)))
         else:
             alone = False
+        beside = simple and len({address for address, _ in rows}) == 1 and any(step for _, step in rows)
+        if self.looks == "worker" and beside and not alone and not self.apart:
+            return self._refuse(node)  # Spark would compute it at one row, with its neighbours beside it
         if alone:
             value = _replaced(node, lambda part: self._here(part) if isinstance(part, At) else None)
             return LookUp("At", address, self._shifted(self._term(value), step))
@@ -323,6 +370,10 @@ class _Planner:
                 return Operation(_SIGNS[type(node)], (self._condition(node.left), self._condition(node.right)))
         return self._refuse(node)
 
+    def _may_fail(self, node: exp.Expr) -> bool:
+        """Whether it is not for a worker to ask for it at each row: some have no row that looks at them."""
+        return self.looks == "worker" and node.find(exp.Div, exp.Mod, exp.IntDiv, exp.Cast) is not None
+
     def _labelled(self, node: exp.Binary) -> Operation | None:
         """`CLASSIFIER(…) = 'A'`."""
         sides = unparenthesised(node.left), unparenthesised(node.right)
@@ -348,7 +399,7 @@ class _Planner:
                     length = microseconds(node.this.name, node.text("unit"))
                 except ValueError:
                     return self._refuse(node)
-                return Constant(int(length)) if length.denominator == 1 else self._refuse(node)
+                return Constant(int(length), interval=True) if length.denominator == 1 else self._refuse(node)
         return self._everywhere(node)
 
     def _everywhere(self, node: exp.Expr) -> LookUp:
@@ -356,7 +407,7 @@ class _Planner:
         return LookUp("At", Address(None), self._term(node))
 
     def _refuse(self, node: exp.Expr) -> Condition:
-        rows = "rows" if _steps(node) and self.stream else "rows of a match"
+        rows = "rows" if _steps(node) and self.looks == "stream" else "rows of a match"
         self.found.append(
             Diagnostic(
                 f"this takes values of several {rows}, and a condition on several rows may only compare and "
@@ -406,6 +457,10 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.And: "AND",
     exp.Or: "OR",
 }
+
+
+_EXACT = {*COMPARISONS.values(), "+", "-", "AND", "OR", "NOT", "IS NULL", "IS TRUE"}
+"""What the worker does as Spark would, whatever the types."""
 
 
 _NAMED: dict[str, type[exp.Expr]] = {

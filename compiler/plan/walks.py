@@ -28,7 +28,7 @@ class Walks(Estimate):
 
     def cost(self) -> Cost:
         plan, constants, cores = self.plan, self.constants, max(1, self.statistics.cores)
-        relevant = sum(self.states.values())
+        relevant = self.filling_any(map(self.query.variable, self.states))
         shuffled, width, moved = self.moved(relevant)
         edges, sequences, matches = 0.0, 0.0, 0.0
         for branch in plan.branches:

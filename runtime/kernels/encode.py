@@ -379,6 +379,25 @@ def ranks(column: pa.ChunkedArray) -> list[Ints]:
     return found
 
 
+def sort_ranks(column: pa.ChunkedArray, descending: bool, nulls_first: bool) -> list[Ints]:
+    """Integers in the order that a key of ORDER BY asks for, most significant first."""
+    missing = column.is_null().to_numpy()
+    there = np.where(missing, 0 if nulls_first else 1, 1 if nulls_first else 0)
+    return [there, *(np.where(missing, 0, ~rank if descending else rank) for rank in ranks(column))]
+
+
+def moments(column: pa.ChunkedArray, descending: bool, nulls_first: bool) -> Ints:
+    """Integers in the order that a key of ORDER BY asks for, of values that are told by 64 bits: numbers, times and
+    truth values. NULL is an end of all integers, which a value may be, too."""
+    found = np.empty(len(column), np.int64)
+    _fill_integers(found, column)
+    if descending:
+        found = ~found
+    if column.null_count:
+        found[column.is_null().to_numpy()] = NULL if nulls_first else ~NULL
+    return found
+
+
 def _fields(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
     """The columns that a struct is made of, in order: whether it is there, then its fields."""
     if not pa.types.is_struct(column.type):

@@ -13,6 +13,7 @@ Without numba it is numpy's `lexsort`, which gives the same order.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,6 +21,16 @@ import numpy as np
 
 from sase.runtime.kernels.compiled import in_machine_code
 from sase.runtime.kernels.sequences import Ints
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column that rows are sorted by."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
 
 _MIX = 0x1E3779B97F4A7C15
 """2^64 over the golden ratio, less its highest bit: near and far codes are spread over the table alike."""

@@ -19,6 +19,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import arrivals as k
 from sase.runtime.kernels.encode import changes
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator import matcher
 from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.sorting import in_order
@@ -76,9 +77,12 @@ class Task:
     """Only rows of which it may hold are handed back."""
 
     # How rows are sorted.
-    time = "ticks"
     code = "slice"
     by = ("slice",)
+
+    @property
+    def keys(self) -> tuple[SortKey, ...]:
+        return (SortKey("ticks"), *(() if self.order is None else (SortKey(self.order),)))
 
     @property
     def order(self) -> str | None:
@@ -123,8 +127,7 @@ class _Sliced:
     """How events are sorted to be told: by slice and place, whatever their key."""
 
     code: str
-    time: str
-    order: str | None
+    keys: tuple[SortKey, ...]
     chunk_rows: int
     jit: bool
 
@@ -357,7 +360,7 @@ def told(task: matcher.Task, arriving: Arriving, batches: Iterator[pa.RecordBatc
     arrived. The copies in a slice may not, and so are not told. What can be part of no match is left out."""
     last = 1 << (len(task.pattern.positive) - 1)
     running = aggregates(arriving.running, arriving.within, task.jit)
-    sliced = _Sliced(str(arriving.slice), task.time, task.order, task.chunk_rows, task.jit)
+    sliced = _Sliced(str(arriving.slice), task.keys, task.chunk_rows, task.jit)
     names = (sliced.code, task.time, *([] if task.order is None else [task.order]))
     for table, begins in _places(in_order(batches, sliced), names):
         states = int64s(table, task.states)

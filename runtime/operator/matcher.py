@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sase.runtime.kernels.encode import agreement, changes, encode_terms
 from sase.runtime.kernels.sequences import Events, Ints
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.choice import candidate_column
 from sase.runtime.operator.construction import Columns, Construction, Found, construction
 from sase.runtime.pattern import USED, Combination, Pattern
@@ -49,6 +50,11 @@ class Task:
     """How many events of a key a window may hold."""
     arriving: Arriving | None = None
     """What is told first, in slices."""
+
+    @property
+    def keys(self) -> tuple[SortKey, ...]:
+        """What events of one key are sorted by, where they come in any order."""
+        return (SortKey(self.time), *(() if self.order is None else (SortKey(self.order),)))
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -38,10 +38,23 @@ from sase.runtime.kernels.rows import (
     encode,
     in_one_piece,
 )
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.construction import taken
 from sase.runtime.operator.matcher import combined, int64s
+from sase.runtime.operator.neighbours import Neighbours
+from sase.runtime.operator.sorting import in_order
 from sase.runtime.operator.values import Points, Values
-from sase.runtime.row_pattern import At, Classifier, MatchNumber, Measure, Over, RowPattern
+from sase.runtime.row_pattern import (
+    At,
+    Classifier,
+    Condition,
+    MatchNumber,
+    Measure,
+    Over,
+    RowPattern,
+    Shift,
+    leaves_of,
+)
 
 _CHUNK_BYTES = 128 << 20
 _LEAST_BUDGET = 1_000_000
@@ -55,7 +68,8 @@ class Task:
     names: tuple[str, ...]
     """The columns as they come."""
     by: tuple[str, ...]
-    order: tuple[str, ...]
+    keys: tuple[SortKey, ...]
+    """Of ORDER BY."""
     symbols: str
     shown: str
     kept: tuple[str, ...]
@@ -68,6 +82,33 @@ class Task:
     """How many steps a search may take, on the average of the rows of a chunk."""
     refuse_ties: bool = False
     """Rows of a group that ORDER BY does not tell apart are an error."""
+    code: str | None = None
+    """The column by which rows that come in any order are told by key; None if they come sorted: see `sorting`."""
+    shifts: tuple[tuple[str, Shift], ...] = ()
+    """Columns that hold a value of another row, before or behind."""
+    meets: tuple[tuple[str, Condition], ...] = ()
+    """What a row must meet beside its symbol bit, given the rows around it: whatever was mapped."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return tuple(key.column for key in self.keys)
+
+    @property
+    def back(self) -> int:
+        """How many rows values look back,"""
+        return max((-shift.step for _, shift in self.shifts if shift.step < 0), default=0)
+
+    @property
+    def ahead(self) -> int:
+        """and how many ahead."""
+        return max((shift.step for _, shift in self.shifts if shift.step > 0), default=0)
+
+    @property
+    def looked_up(self) -> set[str]:
+        """The columns that conditions on rows mapped before, and matches, ask for."""
+        asked = [*self.kept, *(getattr(measure, "column", None) for _, measure, _ in self.measures)]
+        asked += [getattr(leaf, "column", None) for _, each in self.pattern.running for leaf in leaves_of(each)]
+        return {name for name in asked if name is not None}
 
 
 def run(
@@ -77,8 +118,12 @@ def run(
     partition = Partition(task)
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
+    batches = (batch.rename_columns(task.names) for batch in batches)
+    if task.code is not None:
+        batches = in_order(batches, task)
+    if task.shifts or task.meets:
+        batches = Neighbours(task).beside(batches)
     for batch in batches:
-        batch = batch.rename_columns(task.names)
         waiting.append(batch)
         rows += batch.num_rows
         size += batch.nbytes

@@ -1,4 +1,5 @@
-"""Rows in any order in, rows by (key, time, tie-breaker) out: what stands before a partition that Spark has not sorted.
+"""Rows in any order in, rows by key and time, or by whatever else orders them, out: what stands before a partition that
+Spark has not sorted.
 
 Rows are sorted by a *code* of their key, which is the key itself where that is one integer, and else its hash. Spark's
 sort compares rows by all columns of the key, and takes longer than all else that is done to an event.
@@ -21,11 +22,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sase.runtime.kernels.encode import changes, ranks
+from sase.runtime.kernels.encode import changes, moments, sort_ranks
 from sase.runtime.kernels.sequences import Ints
-from sase.runtime.kernels.sort import sorting
+from sase.runtime.kernels.sort import SortKey, sorting
 from sase.runtime.operator.construction import taken
-from sase.runtime.operator.matcher import int64s
 
 BUDGET = 384 << 20
 """Bytes of a partition that are sorted in memory: those of its rows, and `_ROW` for each. Adaptive execution makes
@@ -39,16 +39,15 @@ _MISSING = 0x2545F4914F6CDD1D
 
 
 class Task(Protocol):
-    """`code` is the column of codes of the columns `by`; of one that is sorted already, there is none."""
+    """`code` is the column of codes of the columns `by`; of one that is sorted already, there is none. The first of
+    `keys` is a time or a number, and the others tell apart what is simultaneous."""
 
     @property
     def by(self) -> tuple[str, ...]: ...
     @property
     def code(self) -> str | None: ...
     @property
-    def time(self) -> str: ...
-    @property
-    def order(self) -> str | None: ...
+    def keys(self) -> tuple[SortKey, ...]: ...
     @property
     def chunk_rows(self) -> int: ...
     @property
@@ -56,7 +55,7 @@ class Task(Protocol):
 
 
 def in_order(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.RecordBatch]:
-    """The rows, sorted by (key, time, order); `task.code` is the column of codes."""
+    """The rows, sorted by key, and those of a key by `task.keys`; `task.code` is the column of codes."""
     assert task.code is not None
     return _Sorter(task, task.code, BUDGET).sorted(batches)
 
@@ -64,7 +63,7 @@ def in_order(batches: Iterable[pa.RecordBatch], task: Task) -> Iterator[pa.Recor
 class _Sorter:
     def __init__(self, task: Task, code: str, budget: int) -> None:
         self.task, self.code, self.budget = task, code, budget
-        self.exact = task.by == (code,)
+        self.exact = task.by in ((code,), ())
         """Different keys have different codes."""
 
     def sorted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,16 +100,21 @@ class _Sorter:
 
     def order(self, rows: pa.Table) -> Ints:
         task = self.task
-        code, time = self.codes(rows), int64s(rows, task.time)
+        code, time = self.codes(rows), self.times(rows)
         order = sorting(code, time, task.jit)
-        if task.order is None:
+        # NULL has the number of a value, which may be there, too.
+        others = task.keys if rows.column(task.keys[0].column).null_count else task.keys[1:]
+        if not others:
             return order
         code, time = code[order], time[order]
         again = (code[1:] == code[:-1]) & (time[1:] == time[:-1])
         if again.any():  # only what is simultaneous is asked for its tie-breaker
             tied = np.flatnonzero(np.append(again, False) | np.append(False, again))
             moment = np.append(0, np.cumsum(~again))[tied]
-            rank = ranks(rows.column(task.order).take(pa.array(order[tied])))
+            columns = [rows.column(key.column).take(pa.array(order[tied])) for key in others]
+            rank = [
+                rank for key, column in zip(others, columns, strict=True) for rank in sort_ranks(column, *_asked(key))
+            ]
             order[tied] = order[tied][np.lexsort((*reversed(rank), moment))]
         return order
 
@@ -118,6 +122,10 @@ class _Sorter:
         column = rows.column(self.code).cast(pa.int64())
         codes: Ints = (column.fill_null(_MISSING) if column.null_count else column).to_numpy()
         return codes
+
+    def times(self, rows: pa.Table) -> Ints:
+        key = self.task.keys[0]
+        return moments(rows.column(key.column), *_asked(key))
 
     # ---- more than the budget -------------------------------------------------------------------
 
@@ -138,6 +146,10 @@ class _Sorter:
                 for run in runs:
                     if not run.exhausted and run.end == cut:
                         run.read(2 * run.rows.nbytes + 1)
+
+
+def _asked(key: SortKey) -> tuple[bool, bool]:
+    return key.descending, key.nulls_first
 
 
 class _Run:
@@ -174,7 +186,7 @@ class _Run:
 
     def keep(self, rows: pa.Table) -> None:
         self.rows = rows
-        self.code, self.time = self.sorter.codes(rows), int64s(rows, self.sorter.task.time)
+        self.code, self.time = self.sorter.codes(rows), self.sorter.times(rows)
 
     @property
     def end(self) -> tuple[int, int]:

@@ -28,13 +28,14 @@ from numpy.typing import NDArray
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.compile_conditions import Program, Unfit
 from sase.runtime.kernels.conditions import ERROR
-from sase.runtime.kernels.encode import group_codes, ranks
+from sase.runtime.kernels.encode import group_codes, sort_ranks
 from sase.runtime.kernels.rows import BEGINNING, COVERED, DECIDED, Ints, Rows, meets
 from sase.runtime.operator.choice import of_runs, rows_of
 from sase.runtime.operator.matcher import int64s
+from sase.runtime.operator.neighbours import shifted_column
 from sase.runtime.operator.rows import RowMatcher, Task
 from sase.runtime.operator.selection import Candidates, Selection
-from sase.runtime.row_pattern import Condition, MatchNumber, Operation, RowPattern, Shift
+from sase.runtime.row_pattern import Condition, MatchNumber, RowPattern, leaves_of
 from sase.runtime.stream.bucket import Step, called_at, named_at, sorting
 from sase.runtime.stream.horizon import FOREVER, TIMELY
 
@@ -60,14 +61,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class RowStreamTask(Task):
-    """What a bucket is told. The first column of `order` is the time."""
+    """What a bucket is told. The first of its keys is the time."""
 
-    descending: tuple[bool, ...] = ()
-    nulls_first: tuple[bool, ...] = ()
-    shifts: tuple[tuple[str, Shift], ...] = ()
-    """Columns that hold a value of another row, before or behind."""
-    meets: tuple[tuple[str, Condition], ...] = ()
-    """What a row must meet beside its symbol bit, given the rows before it: whatever was mapped."""
     event: tuple[str, tuple[str, ...]] | None = None
     """A column that is a struct of others, which alone are remembered: what a match keeps of an event."""
     context: int = 0
@@ -83,17 +78,12 @@ class RowStreamTask(Task):
     def eager(self) -> bool:
         """Whether a match is out as soon as it is found: starts do not depend on each other, and nobody counts."""
         asked: list[Condition] = [measure for _, measure, _ in self.measures]
-        asked += [leaf for _, condition in self.pattern.running for leaf in _leaves(condition)]
+        asked += [leaf for _, condition in self.pattern.running for leaf in leaves_of(condition)]
         return self.pattern.skip.to == "next row" and not any(isinstance(each, MatchNumber) for each in asked)
 
     @property
     def time(self) -> str:
         return self.order[0]
-
-    @property
-    def ahead(self) -> int:
-        """How many rows values look ahead."""
-        return max((shift.step for _, shift in self.shifts if shift.step > 0), default=0)
 
 
 class RowBucket(RowMatcher):
@@ -150,13 +140,8 @@ class RowBucket(RowMatcher):
     def _sorting(self, table: pa.Table, time: Ints, codes: Ints, rows: Ints) -> Ints:
         """By group, time and the other keys. Rows that no key tells apart stay in the order of the state."""
         keys = [codes[rows], time[rows]]
-        for name, descending, first in list(
-            zip(self.task.order, self.stream.descending, self.stream.nulls_first, strict=True)
-        )[1:]:
-            column = table.column(name).take(pa.array(rows))
-            missing = column.is_null().to_numpy()
-            keys.append(np.where(missing, 0 if first else 1, 1 if first else 0))
-            keys += [np.where(missing, 0, ~rank if descending else rank) for rank in ranks(column)]
+        for key in self.task.keys[1:]:
+            keys += sort_ranks(table.column(key.column).take(pa.array(rows)), key.descending, key.nulls_first)
         return sorting(*keys, stable=True)
 
     def _decided(self, chunk: pa.Table, codes: Ints, watermark: int, matches: list[pa.RecordBatch]) -> pa.Table:
@@ -167,7 +152,7 @@ class RowBucket(RowMatcher):
         looked_back = flags & CONTEXT != 0
         context = np.add.reduceat(looked_back.astype(np.int64), edges[:-1])
         from_end = np.repeat(edges[1:], size) - 1 - np.arange(len(codes))
-        waits = ~looked_back & (from_end < self.stream.ahead)
+        waits = ~looked_back & (from_end < self.task.ahead)
         waiting = np.add.reduceat(waits.astype(np.int64), edges[:-1])
         walked = ~looked_back & ~waits
         if self.task.refuse_ties:
@@ -178,7 +163,7 @@ class RowBucket(RowMatcher):
             seen = seen.filter(walked)
         groups = np.concatenate([[0], np.cumsum(size - context - waiting)])
         known = np.full(len(size), watermark)
-        if self.tables.within and self.stream.ahead:
+        if self.tables.within and self.task.ahead:
             time, first = int64s(chunk, self.stream.time), edges[1:] - waiting
             known[waiting > 0] = time[first[waiting > 0]]
         rows = Rows(
@@ -224,11 +209,8 @@ class RowBucket(RowMatcher):
 
     def _with_shifts(self, chunk: pa.Table, edges: Ints) -> pa.Table:
         """Values of rows before and behind; NULL where a group has none."""
-        first, end = (np.repeat(each, np.diff(edges)) for each in (edges[:-1], edges[1:]))
         for name, shift in self.stream.shifts:
-            rows = np.arange(chunk.num_rows) + shift.step
-            outside = (rows < first) | (rows >= end)
-            chunk = chunk.append_column(name, chunk.column(shift.column).take(pa.array(rows, mask=outside)))
+            chunk = chunk.append_column(name, shifted_column(chunk.column(shift.column), shift.step, edges))
         return chunk
 
     def _with_event(self, chunk: pa.Table) -> pa.Table:
@@ -287,11 +269,3 @@ class RowBucket(RowMatcher):
                 f"{count[worst]:,} {rows}{f' of {key}' if key else ''} are waiting in the window: raise "
                 f"--max-window-events-per-key, shorten WITHIN or --max-delay, or leave such {rows} out {how}"
             )
-
-
-def _leaves(condition: Condition) -> Iterator[Condition]:
-    if isinstance(condition, Operation):
-        for part in condition.parts:
-            yield from _leaves(part)
-    else:
-        yield condition

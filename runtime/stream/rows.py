@@ -56,7 +56,6 @@ def follow_rows(
     needed = dict.fromkeys([*told.names, *(shift.column for shift in before.values())])
     task = in_stream(
         told,
-        order,
         options,
         names=tuple(name for name in needed if name not in before),
         shifts=tuple(before.items()),
@@ -70,12 +69,10 @@ def follow_rows(
     return found_in_state(watched, typed, task, columns, time_kind, state, options, finish, bootstrap)
 
 
-def in_stream(told: Task, order: RowOrder, options: Options, **more: Any) -> RowStreamTask:
+def in_stream(told: Task, options: Options, **more: Any) -> RowStreamTask:
     """What a bucket is told, beside what the worker of a batch is."""
     return RowStreamTask(
         **{field.name: getattr(told, field.name) for field in fields(told) if field.name not in more},
-        descending=tuple(key.descending for key in order.keys),
-        nulls_first=tuple(key.first for key in order.keys),
         limit=options.max_window_events_per_key,
         **more,
     )

@@ -52,7 +52,6 @@ def follow_runs(
     names = dict.fromkeys(name for name in (*told.names, *kept) if name not in made)
     task = in_stream(
         told,
-        order,
         options,
         names=tuple(names),
         event=(event, tuple(kept)),

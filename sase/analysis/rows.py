@@ -118,7 +118,8 @@ def analyses(statement: Statement) -> list[RowAnalysis]:
 def labelled(statement: Statement) -> Iterator[Labelled]:
     from sase.runtime.session import session
 
-    planned, module = statement.compiled.statement, statement.module
+    counted = statement.with_windows
+    planned, module = counted.compiled.statement, counted.module
     quiet = Options(warn=lambda text: None)
     frames: dict[str, DataFrame] = {}
     for view in planned.views:

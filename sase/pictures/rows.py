@@ -32,7 +32,7 @@ NONE = "no match"
 def row_automata(statement: Statement) -> list[Picture]:
     """The pattern of each clause: a state per variable, and arrows to those that may take the next row."""
     found = []
-    for view in statement.compiled.statement.views:
+    for view in statement.with_windows.compiled.statement.views:  # where conditions stand as they are written
         plan = view.plan
         name = "" if view.name == "matches" else f" of {view.name}"
         found.append(Picture(f"The pattern{name} as an automaton", _text(plan), lambda plan=plan: _chart(plan)))  # type: ignore[misc]

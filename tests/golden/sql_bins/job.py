@@ -16,7 +16,7 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.runtime.row_pattern import At, Classifier, Constant, MatchNumber, Measure, Operation, Over, RowPattern
+from sase.runtime.row_pattern import At, Classifier, Constant, MatchNumber, Measure, Operation, Over, RowPattern, Shift
 from sase.runtime.rows import Key, Options, RowOrder, all_rows, match_rows, symbol_bits
 from sase.runtime.sql import main
 
@@ -56,6 +56,11 @@ MATCHES_VALUES: dict[str, Measure] = {
     "_sase_value_5": Classifier(final=False),
 }
 
+# Values of neighbouring rows.
+MATCHES_BEFORE = {
+    "_sase_before_1": Shift("weight", -1),
+}
+
 
 def find_matches(rows: DataFrame, options: Options | None = None) -> DataFrame:
     """The rows of the matches."""
@@ -65,12 +70,7 @@ def find_matches(rows: DataFrame, options: Options | None = None) -> DataFrame:
         }
     )
     order = MATCHES_ORDER
-    rows = order.sort(rows)
-    rows = rows.withColumns(
-        {
-            "_sase_before_1": order.neighbour("weight", -1),
-        }
-    )
+    rows = order.spread(rows)
     # In the order of the pattern's symbol bits.
     define = {
         "FIRST_ONE": "weight <= 10",
@@ -81,7 +81,9 @@ def find_matches(rows: DataFrame, options: Options | None = None) -> DataFrame:
         MATCHES_PATTERN,
         order,
         MATCHES_VALUES,
+        before=MATCHES_BEFORE,
         shown="all rows and unmatched rows",
+        sort="worker",
         options=options,
     )
     measures = {

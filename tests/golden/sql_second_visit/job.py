@@ -19,10 +19,10 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.runtime.events import Source, check, state_bits, ticks
-from sase.runtime.in_place import in_place
-from sase.runtime.pattern import Pattern
+from sase.runtime.events import Source, check, state_bits
+from sase.runtime.pattern import Compare, Negated, Pattern
 from sase.runtime.rows import Options
+from sase.runtime.shuffle import by_key
 from sase.runtime.sql import main
 from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
@@ -44,17 +44,22 @@ SOURCE = Source(
 )
 
 WINDOW = 43_200_000_001  # 12 hours 1 microsecond, in microseconds
-BUCKET = 43_200_000_001  # 12 hours 1 microsecond
 
 PATTERN = Pattern(
     positive=("first", "second"),
+    negated=(
+        Negated("p", after="first", before="second"),
+    ),
+    where=(
+        (Compare("first", "shop", "=", "second", "shop"),),
+    ),
     within=WINDOW,
 )
 
 # The columns that a match keeps of each event.
 EMIT = {
-    "first": ["_sase_time", "entered_at", "visitor", "shop"],
-    "second": ["_sase_time", "entered_at"],
+    "first": ["entered_at", "shop"],
+    "second": ["entered_at"],
 }
 
 
@@ -62,8 +67,9 @@ def relevant_events(events: DataFrame) -> DataFrame:
     """Keeps the events that may fill a state of the pattern, and the columns that are read later."""
     # In the order of the pattern's state bits: the positive variables, then the negated ones.
     fills = {
-        "first": "_sase_source = 'visits' AND visitor IS NOT NULL AND shop IS NOT NULL",
-        "second": "_sase_source = 'visits' AND visitor IS NOT NULL AND shop IS NOT NULL",
+        "first": "_sase_source = 'visits' AND shop IS NOT NULL AND visitor IS NOT NULL",
+        "second": "_sase_source = 'visits' AND shop IS NOT NULL AND visitor IS NOT NULL",
+        "p": "_sase_source = 'payments' AND visitor IS NOT NULL AND amount > 0.5",
     }
     return events.select(
         "_sase_time",
@@ -74,66 +80,21 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("__states <> 0")
 
 
-def together(events: DataFrame) -> DataFrame:
-    """Brings relevant events that may be in one match into one partition.
-
-    What large files in the order of time have together stays there; what is near the ends of their parts, and all events
-    of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
-    """
-    return in_place(
-        events,
-        relevant_events,
-        "visitor", "shop",
-        time="_sase_time",
-        back=WINDOW,
-        states="__states",
-        borrowed="__states & ~2L",
-    )
-
-
 def sequences(events: DataFrame) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
         PATTERN,
-        by=["visitor", "shop"],
+        by=["visitor"],
         time="_sase_time",
         order=None,
         states="__states",
-        code="__code",  # not sorted yet: the worker sorts by it and the time
+        code="visitor",  # not sorted yet: the worker sorts by it and the time
         emit=EMIT,
     )
     return (
-        events
-        .withColumn("__code", F.xxhash64("visitor", "shop"))
+        by_key(events, "visitor")
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
-    )
-
-
-def without_p(matches: DataFrame, events: DataFrame) -> DataFrame:
-    """Negation: drops a match when an event lies in its forbidden interval and meets the conditions."""
-    negated = events.where("_sase_source = 'payments' AND visitor IS NOT NULL AND amount > 0.5").select(
-        F.struct("_sase_time", "visitor").alias("p"),
-        ticks(events, "_sase_time").alias("__time"),
-    )
-    # A forbidden interval is shorter than the window, so it ends in the bucket of an event inside it or in one that
-    # the window reaches from there: events are copied to those buckets, and a match looks into one only.
-    buckets = F.sequence(F.expr(f"__time div {BUCKET}"), F.expr(f"(__time + {WINDOW}) div {BUCKET}"))
-    negated = negated.withColumn("__bucket", F.explode(buckets))
-    matches = matches.withColumns(
-        {
-            "__end": ticks(matches, "second._sase_time"),
-        }
-    )
-    return matches.join(
-        negated,
-        F.expr(
-            f"__bucket = __end div {BUCKET} "
-            "AND first.visitor = p.visitor "
-            "AND first._sase_time < p._sase_time "
-            "AND p._sase_time < second._sase_time "
-        ),
-        "left_anti",
     )
 
 
@@ -146,11 +107,10 @@ def transform(matches: DataFrame) -> DataFrame:
 
 
 def find_matches(events: dict[str | None, DataFrame]) -> DataFrame:
-    """All matches of the query. Lazy, but for a look at what large files say of their times."""
+    """All matches of the query. Lazy: nothing runs until an action asks for rows."""
     events = check(events, SOURCE)
-    relevant = together(events)
+    relevant = relevant_events(events)
     matches = sequences(relevant)
-    matches = without_p(matches, events)
     return transform(matches)
 
 

@@ -48,12 +48,12 @@ MATCHES_VALUES: dict[str, Measure] = {
     "_sase_value_3": At("_sase_before_1", first=True),
 }
 
-# Values of the rows before.
+# Values of neighbouring rows.
 MATCHES_BEFORE = {
     "_sase_before_1": Shift("value", -1),
 }
 
-# What a row must also meet to be mapped to a variable, given the rows before it.
+# What a row must also meet to be mapped to a variable, given its neighbours.
 MATCHES_MEETS: dict[str, Condition] = {
     "WARM": Operation(">", (At("value", final=False), At("_sase_before_1", final=False))),
 }

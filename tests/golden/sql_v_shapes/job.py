@@ -18,7 +18,7 @@
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sase.runtime.row_pattern import At, Measure, RowPattern, Skip
+from sase.runtime.row_pattern import At, Condition, Measure, Operation, RowPattern, Shift, Skip
 from sase.runtime.rows import Key, Options, RowOrder, match_rows, symbol_bits
 from sase.runtime.sql import main
 
@@ -44,16 +44,22 @@ MATCHES_VALUES: dict[str, Measure] = {
     "_sase_value_4": At("price", variables=("A",)),
 }
 
+# Values of neighbouring rows.
+MATCHES_BEFORE = {
+    "_sase_before_1": Shift("price", -1),
+}
+
+# What a row must also meet to be mapped to a variable, given its neighbours.
+MATCHES_MEETS: dict[str, Condition] = {
+    "UP": Operation("<", (At("price", final=False), At("_sase_before_1", final=False))),
+    "DOWN": Operation(">", (At("price", final=False), At("_sase_before_1", final=False))),
+}
+
 
 def find_matches(rows: DataFrame, options: Options | None = None) -> DataFrame:
     """One row per match."""
     order = MATCHES_ORDER
-    rows = order.sort(rows)
-    rows = rows.withColumns(
-        {
-            "_sase_before_1": order.neighbour("price", -1),
-        }
-    )
+    rows = order.spread(rows)
     rows = rows.withColumns(
         {
             "_sase_term_1": F.expr("price + 0"),
@@ -62,8 +68,8 @@ def find_matches(rows: DataFrame, options: Options | None = None) -> DataFrame:
     # In the order of the pattern's symbol bits.
     define = {
         "A": "true",
-        "UP": "price < _sase_before_1",
-        "DOWN": "price > _sase_before_1",
+        "UP": "true",
+        "DOWN": "true",
         "SKIPPED": "true",
     }
     matches = match_rows(
@@ -71,7 +77,10 @@ def find_matches(rows: DataFrame, options: Options | None = None) -> DataFrame:
         MATCHES_PATTERN,
         order,
         MATCHES_VALUES,
+        before=MATCHES_BEFORE,
+        meets=MATCHES_MEETS,
         shown="one row",
+        sort="worker",
         options=options,
     )
     return matches.select(
