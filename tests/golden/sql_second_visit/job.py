@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sase.runtime.events import Source, check, state_bits
+from sase.runtime.in_place import in_place
 from sase.runtime.pattern import Compare, Negated, Pattern
 from sase.runtime.rows import Options
-from sase.runtime.shuffle import by_key
 from sase.runtime.sql import main
 from sase.runtime.ssc import match_schema, scan_and_construct, structs
 
@@ -80,6 +80,23 @@ def relevant_events(events: DataFrame) -> DataFrame:
     ).where("__states <> 0")
 
 
+def together(events: DataFrame) -> DataFrame:
+    """Brings relevant events that may be in one match into one partition.
+
+    What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+    of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+    """
+    return in_place(
+        events,
+        relevant_events,
+        "visitor",
+        time="_sase_time",
+        back=WINDOW,
+        states="__states",
+        borrowed="__states & ~2L",
+    )
+
+
 def sequences(events: DataFrame) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
@@ -92,7 +109,7 @@ def sequences(events: DataFrame) -> DataFrame:
         emit=EMIT,
     )
     return (
-        by_key(events, "visitor")
+        events
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
         .selectExpr(*structs(EMIT))
     )
@@ -107,9 +124,9 @@ def transform(matches: DataFrame) -> DataFrame:
 
 
 def find_matches(events: dict[str | None, DataFrame]) -> DataFrame:
-    """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+    """All matches of the query. Lazy, but for a look at what large files say of their times."""
     events = check(events, SOURCE)
-    relevant = relevant_events(events)
+    relevant = together(events)
     matches = sequences(relevant)
     return transform(matches)
 
