@@ -99,21 +99,23 @@ def measurements(scale: Scale) -> tuple[Measurement, ...]:
 
 
 def _large(scale: Scale) -> Iterator[Measurement]:
-    """`Spark's sort` is the same job with sort=spark: what it was before a worker sorted its partition."""
+    """`Spark's sort` is the same job with sort=spark and parallel=key: what it was before a worker sorted its partition
+    and events stayed where they are read. `by key` is the one without the other, as for files in no order."""
     limit, rounds = scale.limit(LONG), scale.rounds(LARGE_ROUNDS)
     some, all_relevant, most = scale.events(10_000_000), scale.events(20_000_000), scale.events(50_000_000)
 
     def both(stream: Stream, shape: Shape) -> tuple[Contender, ...]:
         return (
             Contender("sase", "sase", stream, shape),
-            Contender("Spark's sort", "sase", stream, shape, {"sort": "spark"}),
+            Contender("Spark's sort", "sase", stream, shape, {"sort": "spark", "parallel": "key"}),
         )
 
     for case, (v1, shape) in LARGE.items():
         stream = Stream(all_relevant, v1=v1, types=len(shape.types))
         joins = ("spark_join_bucketed",) if shape.negations and v1 > 100 else ()
         others = tuple(Contender(peer, peer, stream, shape) for peer in ("unsorted", *joins))
-        yield Race(f"targets-large-{case}", (*both(stream, shape), *others), rounds, limit)
+        by_key = Contender("by key", "sase", stream, shape, {"parallel": "key"})
+        yield Race(f"targets-large-{case}", (*both(stream, shape), by_key, *others), rounds, limit)
     keyed, longer = Stream(all_relevant, v1=100), Stream(all_relevant, v1=10_000, types=5)
     rivals = {4: (keyed, "duckdb_bucketed"), 5: (longer, "spark_join_bucketed")}
     for length, (stream, rival) in rivals.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -16,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, TimestampType
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.events import ticks, uncounted
+from sase.runtime.events import quoted, ticks, uncounted
 from sase.runtime.io.footers import Part, parts
 from sase.runtime.io.meters import LARGE, is_columnar
 from sase.runtime.io.plans import size
@@ -38,6 +39,7 @@ def in_place(
     ahead: int = 0,
     states: str,
     borrowed: str,
+    slices: Slices | None = None,
     partitions: int | None = None,
 ) -> DataFrame:
     """The relevant events, in partitions each of which has all that the matches need that are found in it.
@@ -45,19 +47,34 @@ def in_place(
     Large files are looked at once more, for their times. Where these are in order, events that are not near the end of
     what a partition has stay in it, and all others go by key. A match lies, with all that it needs, less than `back`
     before its last event and less than `ahead` behind it. An event may be needed in two places: in SQL, `borrowed` are
-    its state bits in that where it may not be the last.
+    its state bits in that where it may not be the last. With `slices`, what does not stay is cut by time.
     """
     found = _layout(events, time, back, ahead)
+    cut = slices.cut if slices is not None else lambda events: events
     if found is None:
-        return by_key(relevant(events), *keys, partitions=partitions)
+        return by_key(cut(relevant(events)), *keys, partitions=partitions)
     parts, known = found
+    at = time if slices is None else slices.time
     zone = _zone(ticks(events, time), known.zones)
     here = relevant(events.where(zone >= 0).where(_as_known(F.shiftright(zone, 1), parts)))
-    zone = _zone(ticks(here, time), known.zones)
-    near = relevant(uncounted(events).where(_during(events, time, known.near)))
+    zone = _zone(ticks(here, at), known.zones)
     home = _lent(here, states, zone % 2 == 1, borrowed)
-    borders = _lent(near, states, _during(near, time, known.borders), borrowed)
+    near = relevant(uncounted(events).where(_during(events, time, known.near)))
+    borders = cut(_lent(near, states, _during(near, at, known.borders), borrowed))
+    if slices is not None:  # a part is a slice, far from those that are cut
+        home = home.withColumn(slices.column, F.shiftright(zone, 1) + F.lit(-FOREVER))
+        home = home.select(*map(quoted, borders.columns))
     return home.union(by_key(borders, *keys, partitions=partitions))
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The function that copies relevant events to the time slices that their window reaches, the column that it makes,
+    and the column of their ticks."""
+
+    cut: Callable[[DataFrame], DataFrame]
+    column: str
+    time: str
 
 
 def _lent(events: DataFrame, states: str, own: Column, borrowed: str) -> DataFrame:

@@ -9,15 +9,18 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import test_aggregates as aggregates
 from brute_force import evaluate
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from random_queries import Case
 from test_random_queries import canonical
 from together import rows_of
 
@@ -64,7 +67,12 @@ def stream(seed: int, mixed: float = 0.0) -> list[dict[str, Any]]:
     times = sorted(rng.randrange(200) for _ in range(150))
     order = sorted(range(150), key=lambda at: at + (rng.uniform(-60, 60) if rng.random() < mixed else 0))
     return [
-        {"type": rng.choice("AABBC"), "ts": times[at], "id": rng.choice([1, 2, 3, None]), "n": rng.randrange(4)}
+        {
+            "type": rng.choice("AABBC"),
+            "ts": times[at],
+            "id": rng.choice([1, 2, 3, None]),
+            "n": rng.randrange(4),
+        }
         for at in order
     ]
 
@@ -72,7 +80,8 @@ def stream(seed: int, mixed: float = 0.0) -> list[dict[str, Any]]:
 def written(spark: SparkSession, path: Path, *files: list[dict[str, Any]], timed: bool = False) -> DataFrame:
     """Row groups of a few events, and in each a lot that nobody reads: so a part of a file has few of them."""
     kind = pa.timestamp("us", tz="UTC") if timed else pa.int64()
-    schema = pa.schema({"type": pa.string(), "ts": kind, "id": pa.int64(), "n": pa.int64(), "rest": pa.binary()})
+    kinds = {"type": pa.string(), "ts": kind, "x": pa.float64(), "rest": pa.binary()}
+    schema = pa.schema({name: kinds.get(name, pa.int64()) for name in (*files[0][0], "rest")})
     rng = random.Random(0)
     for number, events in enumerate(files):
         rows = [{**event, "rest": rng.randbytes(100)} for event in events]
@@ -88,7 +97,7 @@ def is_left_in_place(found: DataFrame) -> bool:
 
 def judged(spark: SparkSession, events: DataFrame, stream: list[dict[str, Any]], queries: list[str]) -> None:
     """All in one Spark job: what is left in place is so beside other answers, too."""
-    answers = {query: sase.compile(query, CATALOG, parallel="files").run(events) for query in queries}
+    answers = {query: sase.compile(query, CATALOG).run(events) for query in queries}
     assert all(is_left_in_place(answer) for answer in answers.values())
     expected = {query: Counter(map(canonical, evaluate(query, CATALOG, stream))) for query in queries}
     assert all(expected.values()), "a query without a match tests nothing"
@@ -109,6 +118,17 @@ def test_several_files_of_which_two_have_the_same_times(spark: SparkSession, tmp
     events, both = stream(3), stream(4)[40:70]
     files = [events[100:], events[:60], both, events[60:100]]
     judged(spark, written(spark, tmp_path, *files), [*events, *both], QUERIES[::2])
+
+
+@pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
+def test_what_has_arrived_is_known_where_it_stays(spark: SparkSession, tmp_path: Path, ordered: bool) -> None:
+    catalog = aggregates.CATALOG if ordered else aggregates.UNORDERED
+    later = [{**row, "ts": row["ts"] + 17 * (at // 30)} for at, row in enumerate(aggregates.events(8, 150))]
+    rows = [{**row, "number": at} for at, row in enumerate(sorted(later, key=itemgetter("ts")))]
+    frame, queries = written(spark, tmp_path, rows), aggregates.TOLD[1 - ordered : 5 : 2]
+    answers = {query: sase.compile(query, catalog).run(frame) for query in queries}
+    assert all(is_left_in_place(answer) for answer in answers.values())
+    aggregates.compare((query, Case(query, catalog, rows), answer) for query, answer in answers.items())
 
 
 def test_timestamps_and_ends_of_windows(spark: SparkSession, tmp_path: Path) -> None:

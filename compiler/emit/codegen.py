@@ -193,7 +193,7 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
         yield f"from sase.runtime.arrivals import {', '.join(ours)}"
     yield f"from sase.runtime.events import {', '.join(sorted(events, key=lambda name: (name.islower(), name)))}"
     if any(each.stays for each in plan.every(Shuffle)):
-        yield "from sase.runtime.in_place import in_place"
+        yield f"from sase.runtime.in_place import {'Slices, ' if plan.only(Slices) else ''}in_place"
     if not plan.stream:
         yield "from sase.runtime.job import main"
     if arrive:
@@ -636,11 +636,13 @@ def _together(plan: PhysicalPlan, shuffle: Shuffle) -> dict[str, Any]:
         back, ahead, borrowed = "WINDOW", "WINDOW", literal(f"{states} & ~{_last_state(plan)}L")
     return {
         "by": ", ".join(literal(column_sql(name)) for name in shuffle.by),
-        "time": literal(column_sql(kernel.time)),
+        "way": "slice" if plan.only(Slices) else "key",
+        "time": literal(column_sql(plan.query.time)),
         "back": back,
         "ahead": ahead if far.ahead else None,
         "states": literal(states),
         "borrowed": borrowed,
+        "slices": [literal(plan.own("slice")), literal(kernel.time)] if plan.only(Slices) else None,
         "partitions": shuffle.partitions,
     }
 

@@ -10,12 +10,11 @@ def leave_in_place(plan: Plan) -> Plan:
     a time slice that nobody has to make. What is near the ends of these parts, and all of other files, goes by key.
 
     May not touch what `slice_by_time` may not touch, nor a plan that is cut into slices, nor one without a key, since
-    that has them. Nor a query that asks what has arrived, which is not known from the events near a border, nor one
-    that asks how far a key gets.
+    that has them: but for slices in which the kernel is told what has arrived, as a part of a file has all of it, too.
+    Told before, it would not be known near a border. Nor may it touch a query that asks how far a key gets.
     """
-    query, far = plan.query, reach(plan.query.branches)
-    asks_for_all = query.arrivals or query.furthest
-    cut_otherwise = plan.scan.slice is not None or plan.strategy.parallel not in ("auto", "files")
-    if far is None or asks_for_all or cut_otherwise or not plan.scan.partition or not can_slice(plan):
+    far, told = reach(plan.query.branches), plan.strategy.arrivals == "slices"
+    by_key = plan.scan.partition and plan.scan.slice is None and plan.strategy.parallel in ("auto", "files")
+    if far is None or plan.query.furthest or not (told if plan.query.arrivals else by_key) or not can_slice(plan):
         return plan
     return plan.with_scan(stays=far)

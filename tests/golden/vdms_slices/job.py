@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from sase.runtime.arrivals import awaiting_arrivals, slice_length
 from sase.runtime.events import Source, check, state_bits, ticks
+from sase.runtime.in_place import Slices, in_place
 from sase.runtime.job import main
 from sase.runtime.operator.arrivals import Arriving, Running
 from sase.runtime.pattern import Pattern
-from sase.runtime.shuffle import by_key
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 SOURCE = Source(
@@ -85,6 +85,24 @@ def time_slices(events: DataFrame) -> DataFrame:
     )
 
 
+def together(events: DataFrame) -> DataFrame:
+    """Brings relevant events that may be in one match into one partition.
+
+    What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+    of other files, go by slice. Of two places with the same event, only one may have it as the last of a match.
+    """
+    return in_place(
+        events,
+        relevant_events,
+        "_slice",
+        time="ts",
+        back=WINDOW,
+        states="_states",
+        borrowed="_states & ~2L",
+        slices=Slices(time_slices, "_slice", "_time"),
+    )
+
+
 def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
     """Sequence scan and construction: one pass over the events of each partition, one stack per state."""
     kernel = scan_and_construct(
@@ -107,7 +125,7 @@ def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         columns=[*events.columns, "_code"],
     )
     return (
-        by_key(events, "_slice")
+        events
         .withColumn("_code", F.xxhash64("car_id", "_slice"))
         .toDF(*map(str, range(len(events.columns) + 1)))  # mapInArrow does not take every name
         .mapInArrow(kernel, match_schema(events.schema, EMIT))
@@ -134,10 +152,9 @@ def transform(matches: DataFrame) -> DataFrame:
 
 
 def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-    """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+    """All matches of the query. Lazy, but for a look at what large files say of their times."""
     events = check(events, SOURCE)
-    relevant = relevant_events(events)
-    relevant = time_slices(relevant)
+    relevant = together(events)
     matches = sequences(relevant, options)
     matches = select(matches)
     return transform(matches)
