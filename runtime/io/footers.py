@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegralType, StructField, TimestampType
 
@@ -65,10 +68,10 @@ def _splits(frame: DataFrame) -> list[tuple[int, Any, int, int]] | None:
     scans = [node for node in nodes(execution(frame).executedPlan()) if node.nodeName().strip() == "Scan parquet"]
     if len(scans) != 1:
         return None
-    tasks = list(scans[0].inputRDDs().head().partitions())
-    if len(tasks) > MOST_SPLITS:
+    rows = scans[0].inputRDDs().head()
+    if rows.getNumPartitions() > MOST_SPLITS:
         return None
-    files = [(task.index(), file) for task in tasks for file in task.files()]
+    files = [(task.index(), file) for task in rows.partitions() for file in islice(task.files(), MOST_SPLITS + 1)]
     if len(files) > MOST_SPLITS:
         return None
     return [(task, file.toPath(), file.start(), file.start() + file.length()) for task, file in files]
@@ -91,8 +94,8 @@ def _row_groups(frame: DataFrame, path: Any, time: StructField) -> list[_RowGrou
     try:
         metadata = _metadata(frame, path)
         return list(_described(metadata, time.name, time.dataType))
-    except (pa.ArrowException, OSError, LookupError):
-        return None
+    except (pa.ArrowException, LookupError, PySparkException, Py4JError):
+        return None  # whoever reads the file will say what is wrong with it
 
 
 def _metadata(frame: DataFrame, path: Any) -> pq.FileMetaData:
