@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegralType, TimestampType
@@ -20,7 +19,7 @@ from pyspark.sql.utils import is_remote
 from sase.runtime.events import quoted, ticks, uncounted
 from sase.runtime.io.footers import Part, parts
 from sase.runtime.io.meters import LARGE, is_columnar
-from sase.runtime.io.plans import size
+from sase.runtime.io.plans import knows_files, size
 from sase.runtime.shuffle import by_key
 from sase.runtime.zones import FOREVER, Layout, Times, Zone, layout
 
@@ -86,7 +85,7 @@ def _layout(events: DataFrame, time: str, back: int, ahead: int) -> tuple[list[P
     if is_remote() or not isinstance(events.select(time).schema[0].dataType, TimestampType | IntegralType):
         return None
     read = uncounted(events)
-    if not is_columnar(read) or size(read) < LARGE or not _tells_parts(read) or (found := parts(read, time)) is None:
+    if not is_columnar(read) or size(read) < LARGE or not knows_files(read) or (found := parts(read, time)) is None:
         return None
     tasks: Counter[int] = Counter()
     for part in found:
@@ -108,14 +107,6 @@ def _zone(time: Column, zones: Sequence[Zone]) -> Column:
 
 
 _START, _LENGTH = (f"_metadata.file_block_{what}" for what in ("start", "length"))
-
-
-def _tells_parts(events: DataFrame) -> bool:
-    """Not if the user has a column of that name, for one."""
-    try:
-        return len(events.select(_START, _LENGTH).columns) == 2
-    except AnalysisException:
-        return False
 
 
 def _as_known(part: Column, parts: Sequence[Part]) -> Column:

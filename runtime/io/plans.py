@@ -19,6 +19,14 @@ def nodes(plan: Any) -> Iterator[Any]:
         yield from nodes(children.apply(number))
 
 
+def knows_files(frame: DataFrame) -> bool:
+    """Whether Spark can say of each row in which file it is, in a hidden column `_metadata`. (Asked for in vain, it
+    would log an error.)"""
+    hidden = execution(frame).analyzed().metadataOutput()
+    kinds = {column.name(): column.dataType().catalogString() for column in map(hidden.apply, range(hidden.size()))}
+    return "file_size:bigint" in kinds.get("_metadata", "")
+
+
 def size(frame: DataFrame) -> int:
     """In bytes, as Spark takes it to be: of files, what they take on disk."""
     return int(str(execution(frame).optimizedPlan().stats().sizeInBytes()))

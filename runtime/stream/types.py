@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
 
 from sase.runtime.events import Source, quoted
-from sase.runtime.io.plans import execution
+from sase.runtime.io.plans import knows_files
 from sase.runtime.io.tally import unknown_type
 
 PREFIX = "sase types "
@@ -40,18 +40,9 @@ def some(united: DataFrame, source: Source, time: Column) -> Column:
     """The type, where it is to be collected. To collect that of every event takes longer than all else that Spark does
     with an event of no use; so large files are sampled."""
     event_type = F.col(quoted(source.type))
-    if not _has_files(united):
+    if is_remote() or not knows_files(united):
         return event_type
     return F.when((F.col(_FILE_SIZE) < _SMALL) | (F.pmod(F.hash(time), F.lit(_ONE_IN)) == 0), event_type)
-
-
-def _has_files(united: DataFrame) -> bool:
-    """Whether Spark can say of each row how large its file is. (Asked for in vain, it would log an error.)"""
-    if is_remote():
-        return False
-    hidden = execution(united).analyzed().metadataOutput()
-    kinds = {column.name(): column.dataType().catalogString() for column in map(hidden.apply, range(hidden.size()))}
-    return "file_size:bigint" in kinds.get("_metadata", "")
 
 
 def typed(events: DataFrame, source: Source) -> DataFrame:
