@@ -22,6 +22,7 @@ import sase
 from sase.compiler.plan.physical import Choose, Runs
 from sase.pictures.plan import plan
 from sase.runtime.errors import SaseRunError
+from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.choice import choose_runs
 from sase.runtime.operator.rows import Task, run
 from sase.runtime.row_pattern import Over
@@ -146,7 +147,7 @@ def found_by_worker(case: Case, chunk_rows: int, jit: bool) -> Iterator[dict[str
         pattern=job.PATTERN,
         names=tuple(table.column_names),
         by=tuple(job.ORDER.by),
-        order=("_sase_time",),
+        keys=(SortKey("_sase_time"),),
         symbols="_sase_symbols",
         shown="one row",
         kept=(),

@@ -15,7 +15,7 @@ from self_joins import random_rows, random_statement
 import sase
 from sase.cli import main
 from sase.runtime.errors import SaseRunError
-from sase.runtime.sql import STEADY
+from sase.runtime.session import STEADY
 
 START = datetime(2026, 3, 1)
 

@@ -13,7 +13,7 @@ def by_key_alone(shuffle: Shuffle) -> bool:
 
 def shuffled(shuffle: Shuffle) -> str:
     if not shuffle.by:
-        return f"events.repartition({shuffle.partitions or 1})"
+        return f"events.repartition({shuffle.partitions})"
     keys = ", ".join(literal(column_sql(name)) for name in shuffle.by)
     partitions = f", partitions={shuffle.partitions}" if shuffle.partitions else ""
     return f"by_key(events, {keys}{partitions})"

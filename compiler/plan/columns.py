@@ -256,7 +256,7 @@ class Columns:
             yield slices
         # By time alone, keys only order the events of a slice.
         shuffled = by[len(keys) :] if self.plan.strategy.parallel == "time" else by
-        yield Shuffle(shuffled, self.plan.strategy.partitions, self.plan.scan.stays)
+        yield Shuffle(shuffled, self.plan.strategy.partitions if shuffled else 1, self.plan.scan.stays)
         sorted_by = (*by, kernel.time, *self.tie_breaker)
         if self.plan.strategy.sort != "worker":
             yield Sort(sorted_by)

@@ -211,7 +211,7 @@ class Shuffle:
 
     by: tuple[str, ...]
     partitions: int | None
-    """How many; None lets Spark choose by size."""
+    """How many; None lets Spark choose by size. Without a key, all events are in one."""
     stays: Reach | None = None
     """See `SequenceScan.stays`."""
 

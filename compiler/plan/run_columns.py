@@ -72,7 +72,8 @@ class RunColumns(Columns):
             chosen=found.chosen,
         )
         choose = [Choose(False, tuple(query.selection.items()), query.consume == "exclusive")] if found.chosen else []
-        together: list[Step] = [Shuffle(found.rows.by, self.plan.strategy.partitions)]
+        by = found.rows.by
+        together: list[Step] = [Shuffle(by, self.plan.strategy.partitions if by else 1)]
         if self.stream:
             remembered = {TIME, *found.rows.by, *self.tie_breaker, *columns, *runs.asked}
             together = [Release(), Buckets(found.rows.by), Remember(tuple(sorted(remembered)))]

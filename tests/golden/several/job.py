@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from sase.runtime.composed import Keep, as_it_is, main
 from sase.runtime.events import Source, check, moment, state_bits
-from sase.runtime.pattern import Apart, Branch, Combination, Compare, Derived, Group
-from sase.runtime.shuffle import by_key
+from sase.runtime.in_place import in_place
+from sase.runtime.pattern import BORROWED, Apart, Branch, Combination, Compare, Derived, Group
 from sase.runtime.ssc import Options, match_schema, scan_and_construct, structs
 
 # The events that are read, for all queries.
@@ -51,6 +51,9 @@ def find_booklifting_alert(events: dict[str | None, DataFrame], options: Options
         },
     )
 
+    BACK = 60_000_000  # 1 minute: a match reaches less far back from its latest event
+    AHEAD = 2_000_000  # 2 seconds: nor does what forbids it, or is collected, lie further ahead
+
     PATTERN = Combination(
         branches=(
             Branch(
@@ -85,6 +88,23 @@ def find_booklifting_alert(events: dict[str | None, DataFrame], options: Options
             state_bits(fills).alias("_states"),
         ).where("_states <> 0")
 
+    def together(events: DataFrame) -> DataFrame:
+        """Brings relevant events that may be in one match into one partition.
+
+        What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+        of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+        """
+        return in_place(
+            events,
+            relevant_events,
+            "book_id",
+            time="`timestamp`",
+            back=BACK,
+            ahead=AHEAD,
+            states="_states",
+            borrowed=f"_states | {BORROWED}L",
+        )
+
     def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         """Scan and construction: one pass over the events of each partition, from the latest event of a match backwards."""
         kernel = scan_and_construct(
@@ -100,7 +120,7 @@ def find_booklifting_alert(events: dict[str | None, DataFrame], options: Options
             options=options,
         )
         return (
-            by_key(events, "book_id")
+            events
             .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
             .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
         )
@@ -115,9 +135,9 @@ def find_booklifting_alert(events: dict[str | None, DataFrame], options: Options
         )
 
     def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-        """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+        """All matches of the query. Lazy, but for a look at what large files say of their times."""
         events = check(events, SOURCE)
-        relevant = relevant_events(events)
+        relevant = together(events)
         matches = sequences(relevant, options)
         return transform(matches)
 
@@ -146,6 +166,8 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
             "Person": {"timestamp": "timestamp", "person_id": "bigint", "loc_id": "int"},
         },
     )
+
+    BACK = 5_999_999  # 5 seconds 999999 microseconds: a match reaches less far back from its latest event
 
     PATTERN = Combination(
         branches=(
@@ -217,6 +239,22 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
             state_bits(fills).alias("_states"),
         ).where("_states <> 0")
 
+    def together(events: DataFrame) -> DataFrame:
+        """Brings relevant events that may be in one match into one partition.
+
+        What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+        of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+        """
+        return in_place(
+            events,
+            relevant_events,
+            "loc_id",
+            time="`timestamp`",
+            back=BACK,
+            states="_states",
+            borrowed=f"_states | {BORROWED}L",
+        )
+
     def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         """Scan and construction: one pass over the events of each partition, from the latest event of a match backwards."""
         kernel = scan_and_construct(
@@ -232,7 +270,7 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
             options=options,
         )
         return (
-            by_key(events, "loc_id")
+            events
             .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
             .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
         )
@@ -249,9 +287,9 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
         )
 
     def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-        """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+        """All matches of the query. Lazy, but for a look at what large files say of their times."""
         events = check(events, SOURCE)
-        relevant = relevant_events(events)
+        relevant = together(events)
         matches = sequences(relevant, options)
         return transform(matches)
 
@@ -284,6 +322,7 @@ def find_suspects(events: dict[str | None, DataFrame], options: Options | None =
     )
 
     WINDOW = 10_000_000  # 10 seconds, in microseconds
+    BACK = 10_000_000  # 10 seconds: a match reaches less far back from its latest event
 
     PATTERN = Combination(
         branches=(Branch(("l", "c"), apart=(Apart("l", "c", WINDOW), Apart("c", "l", WINDOW))),),
@@ -311,6 +350,22 @@ def find_suspects(events: dict[str | None, DataFrame], options: Options | None =
             state_bits(fills).alias("_states"),
         ).where("_states <> 0")
 
+    def together(events: DataFrame) -> DataFrame:
+        """Brings relevant events that may be in one match into one partition.
+
+        What large files in the order of time have together stays there; what is near the ends of their parts, and all events
+        of other files, go by key. Of two places with the same event, only one may have it as the last of a match.
+        """
+        return in_place(
+            events,
+            relevant_events,
+            "book_id",
+            time="`timestamp`",
+            back=BACK,
+            states="_states",
+            borrowed=f"_states | {BORROWED}L",
+        )
+
     def sequences(events: DataFrame, options: Options | None = None) -> DataFrame:
         """Scan and construction: one pass over the events of each partition, from the latest event of a match backwards."""
         kernel = scan_and_construct(
@@ -326,7 +381,7 @@ def find_suspects(events: dict[str | None, DataFrame], options: Options | None =
             options=options,
         )
         return (
-            by_key(events, "book_id")
+            events
             .mapInArrow(kernel, match_schema(events.schema, EMIT, PATTERN, started="_started", detected="_detected"))
             .selectExpr(*structs(EMIT, PATTERN, started="_started", detected="_detected"))
         )
@@ -343,9 +398,9 @@ def find_suspects(events: dict[str | None, DataFrame], options: Options | None =
         )
 
     def find_matches(events: DataFrame | dict[str | None, DataFrame], options: Options | None = None) -> DataFrame:
-        """All matches of the query. Lazy: nothing runs until an action asks for rows."""
+        """All matches of the query. Lazy, but for a look at what large files say of their times."""
         events = check(events, SOURCE)
-        relevant = relevant_events(events)
+        relevant = together(events)
         matches = sequences(relevant, options)
         return transform(matches)
 
