@@ -5,11 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.io.plans import execution, nodes
+from sase.runtime.io.plans import IN_PLACE, execution, nodes
 from sase.runtime.session import KEEP_BUCKETS
-
-_IN_PLACE = {"Project", "Filter", "SubqueryAlias", "View", "CollectMetrics", "LogicalRelation"}
-"""The nodes of a plan that leave rows where a table has them."""
 
 
 def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFrame:
@@ -35,7 +32,7 @@ def _buckets(rows: DataFrame) -> int | None:
         return None
     relation = None
     for node in nodes(execution(rows).analyzed()):
-        if node.nodeName() not in _IN_PLACE:
+        if node.nodeName() not in IN_PLACE:
             return None
         relation = node if node.nodeName() == "LogicalRelation" else relation
     table = relation.catalogTable() if relation is not None else None
