@@ -23,7 +23,7 @@ from benchmarks.shape import Shape
 Result = dict[str, Any]
 Say = Callable[[str], None]
 
-SLOW = 30.0
+SLOW = 45.0
 """Seconds. A first run that takes longer is the only one: warming up is no part of it any more."""
 
 
