@@ -85,8 +85,8 @@ LARGE = """## Where the time goes with 20 million events
 All of them relevant, V1 = 10,000, L = 3 with one negation, 2 cores that had little else to do; the second run of each
 in one process. Measured by hand, once, on another day than the large targets above, when the machine was faster by a
 third; the tables of 2 million events below are older than the sort in the worker and the counting by filters.
-Of the targets of 20 and 50 million events, those of V1 = 10,000 with one negation and of L = 5 alone are newer than events
-that stay where they are read. The files here are in the order of time: *by key* is what files in no order take.
+Of the targets of 20 and 50 million events, those of V1 = 10,000 with one negation and of L = 5 alone are newer than
+events that stay where they are read. The files here are in the order of time: *by key* is what files in no order take.
 *unsorted* carries the type as a string, both ways.
 
 |  | seconds | CPU of the JVM | CPU of Python |
