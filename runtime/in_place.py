@@ -130,11 +130,7 @@ def _during(events: DataFrame, time: str, times: Sequence[Times]) -> Column:
 
     condition = F.lit(False)
     for start, end in times:
-        bounds = [F.lit(True)]
-        bounds += [column >= literal(start)] if start > -FOREVER // 2 else []
-        bounds += [column < literal(end)] if end < FOREVER // 2 else []
-        every = bounds[0]
-        for bound in bounds[1:]:
-            every = every & bound
-        condition = condition | every
+        since = column >= literal(start) if start > -FOREVER else F.lit(True)
+        until = column < literal(end) if end < FOREVER else F.lit(True)
+        condition = condition | (since & until)
     return condition

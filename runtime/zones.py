@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 
-FOREVER = 1 << 62
-"""Ticks that no event has, before and behind all times."""
+FOREVER = 1 << 63
+"""Ticks that no event has: less this, before all times; and behind them."""
 
 
 @dataclass(frozen=True)

@@ -69,3 +69,10 @@ def test_parts_with_the_same_times_have_no_zone_there() -> None:
     assert found.zones == (Zone(-FOREVER, 0, True), Zone(50, None, False), Zone(100, 1, True))
     mixed = layout([Stretch(0, 99, 100), Stretch(0, 99, 100)], back=1, ahead=0)
     assert mixed.zones == (Zone(-FOREVER, None, False),) and mixed.share == 1.0
+
+
+def test_times_at_the_ends_of_integers_are_like_others() -> None:
+    least, most = -8 * 10**18, 8 * 10**18
+    found = layout([Stretch(least, least + 9, 10), Stretch(most - 9, most, 10)], back=5, ahead=0)
+    assert found.zones == (Zone(-FOREVER, 0, True), Zone(most - 9, 1, False), Zone(most - 5, 1, True))
+    assert found.borders == ((most - 9, most - 5),) and least > -FOREVER and most < FOREVER
