@@ -131,6 +131,31 @@ class WorkerMemory:
         return {"limit": self.limit, "contenders": {contender.label: entry}}
 
 
+@dataclass(frozen=True)
+class Cores:
+    """One contender, in a session with one core and then in one with two, each warmed up."""
+
+    name: str
+    contender: Contender
+    rounds: int
+    limit: float
+
+    def run(self, bench: Bench, say: Say) -> Result:
+        entries = {}
+        for cores in (1, 2):
+            bench.abandon_spark()
+            session, label = Bench(bench.cache, cores), f"{cores} core{'s' * (cores > 1)}"
+            entry = entries[label] = _entry(self.contender)
+            with _outcome(label, entry, self.limit, session, say):
+                run = _prepared(session, self.contender)
+                entry["rows"] = run(self.limit, count=True).rows
+                entry["seconds"] = [run(self.limit, count=False).seconds for _ in range(self.rounds)]
+                say(f"{label}: {statistics.median(entry['seconds']):.2f} s")
+            session.stop_spark()  # before its JVM is killed: else whoever listens to it complains
+            session.abandon_spark()
+        return {"limit": self.limit, "contenders": entries}
+
+
 def _prepared(bench: Bench, contender: Contender) -> Run:
     task = Task(contender.source, contender.query, contender.options)
     return peers()[contender.peer].prepare(bench, task)

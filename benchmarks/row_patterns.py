@@ -113,7 +113,7 @@ def _seconds(pattern: RowPattern, symbols: NDArray[np.int64]) -> tuple[float, in
         end = min(begin + CHUNK, len(symbols))
         groups, goes_on = np.array([0, end - begin]), end < len(symbols)
         rows = in_one_piece(symbols[begin:end], groups, nothing, begin > 0, number, goes_on)
-        walk = Walk(tables, rows, np.zeros(end - begin, np.int64))
+        walk = Walk(tables, rows, np.zeros(end - begin, np.uint8))
         matches += sum(len(found.start) for found in walk.found())
         begin += int(walk.ends.row[0]) or end - begin
         number = int(walk.ends.number[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from benchmarks.data import Stream
-from benchmarks.measure import Contender, Measurement, Race, Result, Scale, WorkerMemory
+from benchmarks.measure import Contender, Cores, Measurement, Race, Result, Scale, WorkerMemory
 from benchmarks.shape import Shape
 
 EVENTS = 2_000_000
@@ -135,6 +135,12 @@ def _large(scale: Scale) -> Iterator[Measurement]:
         for label, number in (("10 M", some), ("50 M", most))
     )
     yield Race("targets-large-events", sizes, rounds, limit)
+    for v1 in (100, 10_000):
+        stream = Stream(some, v1=v1)
+        contenders = tuple(Contender(peer, peer, stream, Shape()) for peer in ("sase", "flink"))
+        yield Race(f"targets-large-flink-{v1}", contenders, rounds, limit)
+    alone = Contender("sase", "sase", Stream(all_relevant, v1=10_000, types=4), Shape(negations=(2,)))
+    yield Cores("targets-large-cores", alone, scale.rounds(3), limit)
     crowded = Contender("sase", "sase", Stream(most, v1=2, types=4), Shape(window=100, negations=(2,)))
     yield WorkerMemory("targets-memory-crowded", crowded, limit)
 
@@ -195,6 +201,11 @@ def targets() -> tuple[Target, ...]:
         _faster(bucketed, "20 M, all relevant, L = 5", 5, "targets-large-length-5", "spark_join_bucketed"),
         _time("Zipf-distributed keys", "20 M, skew 1 over uniform", 1.5, "targets-large-skew", "skewed", "uniform"),
         _time("5× the events", "50 M over 10 M, all relevant", 5.5, "targets-large-events", "50 M", "10 M"),
+        *(
+            _faster("Flink CEP", f"10 M, 3 of 20 types, V1 = {v1:,}", bound, f"targets-large-flink-{v1}", "flink")
+            for v1, bound in ((100, 35), (10_000, 12))
+        ),
+        _ratio("2 cores over 1", "20 M, all relevant, one negation", 1.7, "targets-large-cores", "1 core", "2 cores"),
         _memory(memory, "50 M events, one key has half", "targets-memory-crowded"),
     )
 

@@ -15,7 +15,7 @@ from sase.compiler.languages.sql.aliases import Tables
 from sase.compiler.languages.sql.joined import replace_joins
 from sase.compiler.languages.sql.statement import read_statement
 from sase.compiler.plan import own_join
-from sase.compiler.plan.row_stream import refuse_on_stream
+from sase.compiler.plan.row_stream import on_stream
 from sase.compiler.plan.rows import row_plan
 from sase.compiler.plan.statement import LeftAlone, PlannedJoin, PlannedStatement, PlannedView
 from sase.compiler.plan.statistics import Statistics
@@ -68,8 +68,7 @@ def compile_statement(
         for view in read.views
     )
     if stream:
-        statement = PlannedStatement(text, filename, read.query, views)
-        refuse_on_stream(statement)
+        statement = on_stream(PlannedStatement(text, filename, read.query, views))
     elif joins is None:
         statement = PlannedStatement(text, filename, read.query, views)
     else:
@@ -93,7 +92,7 @@ def _joined(
         own = own_join.seconds(compiled.choices)
         plans[id(bound)] = (compiled, own)
         expected = compiled.choices.chosen.cost.seconds
-        if joins.always or expected < own * own_join.MARGIN:
+        if joins.always or expected < own:
             return None
         return f"Spark's own join is as fast here: {own:.1f} s expected, and {expected:.1f} s as a pattern"
 

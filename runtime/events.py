@@ -139,15 +139,27 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     watched = united if tally is None else tally.watch(united, events, source)
     checked = _complete(watched, united, source)
     setattr(checked, _CHECKED, source)
-    setattr(checked, _READ_FROM, (events, source))
+    setattr(checked, _READ_FROM, (events, source, tally))
     return checked
 
 
 def uncounted(checked: DataFrame) -> DataFrame:
     """What `check` has returned, without a tally: some of it may be read once more."""
-    events, source = vars(checked)[_READ_FROM]
+    events, source, _ = vars(checked)[_READ_FROM]
     united = unite(events, source)
     return _complete(united, united, source)
+
+
+def source_of(checked: DataFrame) -> Source:
+    """What `check` was told to find."""
+    _, source, _ = vars(checked)[_READ_FROM]
+    return source  # type: ignore[no-any-return]
+
+
+def tally_of(checked: DataFrame) -> Tally | None:
+    """Who counts the events that `check` has returned."""
+    _, _, tally = vars(checked)[_READ_FROM]
+    return tally  # type: ignore[no-any-return]
 
 
 def _complete(events: DataFrame, united: DataFrame, source: Source) -> DataFrame:

@@ -20,9 +20,12 @@ from sase.runtime.events import quoted, ticks, uncounted
 from sase.runtime.io.footers import Part, parts
 from sase.runtime.io.meters import LARGE, is_columnar
 from sase.runtime.io.plans import knows_files, size
+from sase.runtime.reading import in_workers
 from sase.runtime.shuffle import by_key
 from sase.runtime.zones import FOREVER, Layout, Times, Zone, layout
 
+SMALL = 8 << 20
+"""Bytes of files below which a shuffle takes no longer than to look at what workers could read."""
 MOST_ZONES = 48
 """Every event is looked up among them, in one piece of generated code: Java does not compile long ones."""
 MOST_NEAR = 0.25
@@ -39,6 +42,7 @@ def in_place(
     states: str,
     borrowed: str,
     slices: Slices | None = None,
+    scan: str = "worker",
     partitions: int | None = None,
 ) -> DataFrame:
     """The relevant events, in partitions each of which has all that the matches need that are found in it.
@@ -47,9 +51,18 @@ def in_place(
     what a partition has stay in it, and all others go by key. A match lies, with all that it needs, less than `back`
     before its last event and less than `ahead` behind it. An event may be needed in two places: in SQL, `borrowed` are
     its state bits in that where it may not be the last. With `slices`, what does not stay is cut by time.
+
+    Where it can, the worker reads the events, unless `scan` says that Spark does: then rows only stand for them.
     """
-    found = _layout(events, time, back, ahead)
     cut = slices.cut if slices is not None else lambda events: events
+    if scan == "worker" and not is_remote() and size(uncounted(events)) >= SMALL:
+        column = None if slices is None else slices.column
+        read = in_workers(
+            events, relevant, back=back, ahead=ahead, states=states, borrowed=borrowed, sliced=cut, slice=column
+        )
+        if read is not None:
+            return read
+    found = _layout(events, time, back, ahead)
     if found is None:
         return by_key(cut(relevant(events)), *keys, partitions=partitions)
     parts, known = found

@@ -114,7 +114,8 @@ def run(
         with as_before(spark):
             bound_events(spark, tables, source)
             found = deliver(find(check(tables, source, tally), options), arguments)
-        counts, read = tally.counts(), events_read(spark, needed(inputs, source), account)
+        counts = tally.counts()
+        read = tally.read or events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:
             publish(tally.rejected(), late, "json", arguments.overwrite)
         elif late and arguments.overwrite and files.are_known:

@@ -92,7 +92,16 @@ def add_time_form_arguments(parser: argparse._ActionsContainer) -> None:
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     from sase.compiler.plan.rules import NAMES
-    from sase.compiler.plan.strategy import CONSTRUCTIONS, EQUIVALENCES, NEGATIONS, PARALLELISMS, PLACES, SORTS
+    from sase.compiler.plan.strategy import (
+        CONSTRUCTIONS,
+        EQUIVALENCES,
+        NEGATIONS,
+        PARALLELISMS,
+        PLACES,
+        SCANS,
+        SORTS,
+        TELLINGS,
+    )
 
     group = parser.add_argument_group("plan", "These change how the query is evaluated, never its answer.")
     group.add_argument(
@@ -117,7 +126,8 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"force a choice of the optimiser: construction={'|'.join(CONSTRUCTIONS)}, "
         f"equivalence={'|'.join(EQUIVALENCES)} (pais:ATTRIBUTE says which one partitions), "
         f"negation_place={'|'.join(PLACES)}, bucket=auto|LENGTH, parallel={'|'.join(PARALLELISMS)}, "
-        f"sort={'|'.join(SORTS)}, roadmap=auto|'((a b)(c d))' (the blocks of a pattern in any order)",
+        f"sort={'|'.join(SORTS)}, scan={'|'.join(SCANS)}, arrivals={'|'.join(TELLINGS)}, "
+        "roadmap=auto|'((a b)(c d))' (the blocks of a pattern in any order)",
     )
 
 

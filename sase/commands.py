@@ -57,12 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
         planned = statement.compiled.statement
         name = Path(planned.filename).stem
         if arguments.stream:
-            from sase.compiler.plan.row_stream import streamed_table
             from sase.runtime.stream.sql import run_sql_stream
 
-            followed = streamed_table(planned.views[0]) or ""
-            state = statement.module.STATE
-            return run_sql_stream(statement.module.follow, arguments, name=name, stream=followed, state=state)
+            module = statement.module
+            return run_sql_stream(module.follow, arguments, name=name, streams=planned.streams, state=module.STATE)
         from sase.runtime.sql import run_sql
 
         if arguments.verify:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sase.events import Table
     from sase.runtime.rows import Options
     from sase.runtime.stream.ssc import Stream
+    from sase.runtime.stream.together import Together
 
 DIALECT = "spark"
 
@@ -113,7 +114,7 @@ class Statement:
         spark = session()
         return any(spark.table(name).isStreaming for name in self.compiled.statement.tables if is_table(spark, name))
 
-    def follow(self, tables: Mapping[str, Table] | None = None, **options: Any) -> Stream:
+    def follow(self, tables: Mapping[str, Table] | None = None, **options: Any) -> Stream | Together:
         """The statement on a stream: `matches()` and `rejected()` are streaming DataFrames; `packed` is both in one, to
         be taken apart in `foreachBatch`. The logger `sase` says how many rows were rejected.
 
@@ -131,7 +132,7 @@ class Statement:
                 raise OptionError(f"there is no option {name!r}: {did_you_mean(name, known, 'options are')}")
         register(tables or {})
         with explained():
-            stream: Stream = self.streaming.module.follow(session(), StreamOptions(**options))
+            stream: Stream | Together = self.streaming.module.follow(session(), StreamOptions(**options))
         warn_of_rejected(stream.packed.sparkSession)
         return stream
 

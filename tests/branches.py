@@ -91,6 +91,8 @@ def _agree(branch: Branch, given: Mapping[str, Row], bound: Bound) -> bool:
 def _truth(condition: exp.Expr, given: Mapping[str, Row], bound: Bound) -> bool:
     if isinstance(condition, exp.Boolean):
         return bool(condition.this)
+    if isinstance(condition, exp.Is) and isinstance(condition.expression, exp.Null):
+        return given[bound[condition.this.table]].get(condition.this.name) is None
     sides = [
         int(each.this) if isinstance(each, exp.Literal) else given[bound[each.table]].get(each.name)
         for each in (condition.this, condition.expression)

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from ctypes import c_float
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
@@ -65,12 +65,12 @@ def matches_of(pattern: Pattern, query: Query, stream: list[Event]) -> list[Matc
 
 
 def matches(pattern: Pattern, stream: list[Event]) -> list[Match]:
-    """Each assignment of events to variables once, whatever branches give it."""
-    found: dict[frozenset[tuple[str, int]], Match] = {}
+    """Each assignment of events to variables once, whatever branches give it; by each way of OR ALL, once."""
+    found: dict[tuple[frozenset[tuple[str, int]], tuple[int, ...]], Match] = {}
     for branch in pattern.branches:
         for bound in assignments(pattern, branch.positive, stream, {}):
-            assignment = frozenset((name, id(event)) for name, event in bound.items())
-            if assignment not in found and fits(pattern, branch.before, bound):
+            assignment = frozenset((name, id(event)) for name, event in bound.items()), branch.ways
+            if assignment not in found and fits(pattern, branch.before, bound, branch.clauses):
                 match = Match(branch, bound, collected(pattern, branch, bound, stream))
                 if is_match(pattern, match, stream):
                     found[assignment] = match
@@ -90,11 +90,15 @@ def assignments(
             yield from assignments(pattern, names[1:], stream, {**bound, names[0]: event})
 
 
-def fits(pattern: Pattern, order: Order, bound: dict[str, Event]) -> bool:
-    """Are all in their order, and in one window?"""
-    times = [event.time for event in bound.values()]
-    return all(before(bound[a], bound[b]) for a, b in order if a in bound and b in bound) and (
-        pattern.within is None or max(times) - min(times) < pattern.within
+def fits(pattern: Pattern, order: Order, bound: dict[str, Event], clauses: tuple[Clauses, ...] = ()) -> bool:
+    """Are all in their order, and in one window; and those of a part that has a window in that one?"""
+    windows = [(frozenset(bound), pattern.within)]
+    windows += [(each.names, window(each.within, pattern.catalog)) for each in clauses]
+    return all(before(bound[a], bound[b]) for a, b in order if a in bound and b in bound) and all(
+        within is None or latest - earliest < within
+        for names, within in windows
+        if (times := [event.time for name, event in bound.items() if name in names])
+        for latest, earliest in [(max(times), min(times))]
     )
 
 
@@ -113,7 +117,8 @@ def nothing_can_be_added(
     pattern: Pattern, around: Order, group: Group, bound: dict[str, Event], stream: list[Event]
 ) -> bool:
     order = around | group.before
-    ways = [with_it for with_it in assignments(pattern, group.names, stream, bound) if fits(pattern, order, with_it)]
+    added = assignments(pattern, group.names, stream, bound)
+    ways = [with_it for with_it in added if fits(pattern, order, with_it, group.clauses)]
     return all_hold(*(partial(cannot_be_added, pattern, order, group, way, stream) for way in ways))
 
 
@@ -132,7 +137,8 @@ def collected(pattern: Pattern, branch: Branch, bound: dict[str, Event], stream:
     for group in branch.groups:
         if group.collects:
             (name,) = group.names
-            ways = [way for way in assignments(pattern, (name,), stream, bound) if fits(pattern, branch.before, way)]
+            added = assignments(pattern, (name,), stream, bound)
+            ways = [way for way in added if fits(pattern, branch.before, way, group.clauses)]
             events = [way[name] for way in ways if not cannot_be_added(pattern, branch.before, group, way, stream)]
             found[name] = sorted(events, key=place)
     return found
@@ -467,6 +473,15 @@ class Component:
 
 
 @dataclass(frozen=True)
+class Clauses:
+    """What stands behind a part of the pattern: conditions and a window, of the variables in it."""
+
+    names: frozenset[str]
+    parts: tuple[exp.Expr, ...]
+    within: Duration | Name | None
+
+
+@dataclass(frozen=True)
 class Group:
     """What may not be added to a match, or is collected."""
 
@@ -475,10 +490,15 @@ class Group:
     before: Order = frozenset()
     """Inside of it: another group may have the same variables in another order."""
     collects: bool = False
+    clauses: tuple[Clauses, ...] = ()
 
     @property
     def inside(self) -> frozenset[str]:
         return frozenset(self.names) | of_groups(self.groups)
+
+    def under(self, clauses: Clauses) -> Group:
+        inner = tuple(group.under(clauses) for group in self.groups)
+        return replace(self, groups=inner, clauses=(*self.clauses, clauses))
 
 
 @dataclass(frozen=True)
@@ -487,10 +507,22 @@ class Branch:
     before: Order = frozenset()
     """Of all variables: those of groups, too, beside what is outside of them."""
     groups: tuple[Group, ...] = ()
+    clauses: tuple[Clauses, ...] = ()
+    ways: tuple[int, ...] = ()
+    """By which part of each OR ALL it came."""
 
     @property
     def inside(self) -> frozenset[str]:
         return frozenset(self.positive) | of_groups(self.groups)
+
+    def under(self, node: syntax.Bounded) -> Branch:
+        parts = [of_each(part) for part in conjuncts(node.where)] if node.where is not None else []
+        for part in parts:
+            if isinstance(part, Equivalence):
+                part.meta["names"] = self.inside
+        clauses = Clauses(self.inside, tuple(parts), node.within)
+        inner = tuple(group.under(clauses) for group in self.groups)
+        return replace(self, groups=inner, clauses=(*self.clauses, clauses))
 
 
 def of_groups(groups: tuple[Group, ...]) -> frozenset[str]:
@@ -512,7 +544,13 @@ def branches(pattern: syntax.Pattern, names: dict[Span, str], longest: int) -> l
         case syntax.All():
             return [Branch((), groups=(Group((names[pattern.component.span],), (), collects=True),))]
         case syntax.Or():
-            return [branch for part in pattern.parts for branch in branches(part.pattern, names, longest)]
+            return [
+                replace(branch, ways=(*branch.ways, at)) if pattern.every else branch
+                for at, part in enumerate(pattern.parts)
+                for branch in branches(part.pattern, names, longest)
+            ]
+        case syntax.Bounded():
+            return [branch.under(pattern) for branch in branches(pattern.pattern, names, longest)]
         case syntax.And():
             return [
                 together(chosen)
@@ -537,6 +575,8 @@ def together(parts: Iterable[Branch]) -> Branch:
         tuple(dict.fromkeys(name for part in parts for name in part.positive)),
         frozenset(pair for part in parts for pair in part.before),
         tuple(dict.fromkeys(group for part in parts for group in part.groups)),
+        tuple(clauses for part in parts for clauses in part.clauses),
+        tuple(way for part in parts for way in part.ways),
     )
 
 
@@ -549,14 +589,14 @@ def in_sequence(parts: list[Branch]) -> Branch:
         for one, other in product(earlier.inside, later.inside)
         if one in earlier.positive or other in later.positive
     }
-    return Branch(whole.positive, whole.before | order, whole.groups)
+    return replace(whole, before=whole.before | order)
 
 
 def negated(branch: Branch) -> list[Branch]:
     """It may not be there; or, if it says itself what may not be there, one of that must be."""
     if branch.positive:
-        return [Branch((), groups=(Group(branch.positive, branch.groups, branch.before),))]
-    return [Branch(group.names, branch.before | group.before, group.groups) for group in branch.groups]
+        return [Branch((), groups=(Group(branch.positive, branch.groups, branch.before, clauses=branch.clauses),))]
+    return [Branch(group.names, branch.before | group.before, group.groups, group.clauses) for group in branch.groups]
 
 
 def stuck(pattern: syntax.Seq) -> list[syntax.Seq]:
@@ -680,7 +720,7 @@ class Pattern:
         mine = {variable(name) for name in owner.names} if isinstance(owner, Group) else None
         return [
             part
-            for part in self.parts
+            for part in (*self.parts, *(part for clauses in owner.clauses for part in clauses.parts))
             if isinstance(part, Equivalence)
             or ((mine is None or not mine.isdisjoint(self.mentioned(part))) and inside.isdisjoint(self.mentioned(part)))
         ]
@@ -695,6 +735,8 @@ class Pattern:
 
     def is_folded(self, column: exp.Column) -> bool:
         """Does it stand for all events of a variable, as in `sum(t.v)`, `count(t)` and `a[0].v`?"""
+        if is_moment(column):
+            return False
         if column.table:
             several = self.repeated | self.collects
             return (
@@ -710,8 +752,9 @@ class Pattern:
 
     def owner(self, column: exp.Column) -> str:
         """The variable that a name belongs to; a bare one is the only component's, or the only positive one's."""
-        if column.table:
-            return next(c.name for c in self.components if c.name.lower() == column.table.lower())
+        if column.table or is_moment(column):
+            name = column.table or column.name
+            return next(c.name for c in self.components if c.name.lower() == name.lower())
         if column.name in self.repeated | self.collects:
             return column.name
         if len(self.components) == 1:
@@ -776,6 +819,7 @@ class Pattern:
         return any(
             name.lower() not in event.attributes
             for column in atom.find_all(exp.Column)
+            if not is_moment(column)
             for event, name in self.single_events(column, bound)
         )
 
@@ -809,6 +853,7 @@ class Pattern:
         declaring = [
             walked(test.this, event.attributes[attribute])
             for name, events in bound.several.items()
+            if name in {variable(each) for each in test.meta.get("names", bound.several)}
             if name not in self.collects or name in bound
             for event in ([bound[name]] if name in self.collects else events)
             if attribute in event.attributes
@@ -882,6 +927,9 @@ class Pattern:
                 return FOLDS[node.this.lower()]([event.attributes.get(name) for event in self.chosen(column, bound)])
             case exp.Anonymous(expressions=[exp.Column() as column]) if self.is_folded(column):
                 return self.fold(node.this.lower(), column, bound)
+            case exp.Anonymous(expressions=[exp.Column() as one, exp.Column() as other]) if is_moment(one):
+                first, second = bound[self.owner(one)], bound[self.owner(other)]
+                return before(first, second) if node.this.lower() == "before" else second.time - first.time
             case exp.Anonymous():
                 result = FUNCTIONS[node.this.lower()](*(of(argument) for argument in node.expressions))
                 return self.fitting(result, node)
@@ -956,6 +1004,8 @@ class Pattern:
                 return folded.get(node.this.lower(), kind)
             case exp.Dot(this=exp.Bracket(this=exp.Column() as column)) if self.is_folded(column):
                 return self.number_type(exp.column(node.expression.name, table=column.name))
+            case exp.Anonymous(expressions=[exp.Column() as one, exp.Column()]) if is_moment(one):
+                return "bigint"
             case exp.Anonymous():
                 arguments = [self.number_type(argument) for argument in node.expressions]
                 return "int" if node.this.lower() == "length" else widest(arguments, self.ansi)
@@ -975,6 +1025,12 @@ class Pattern:
         if self.ansi and not -(1 << bits - 1) <= value < 1 << bits - 1:
             raise Overflow(f"{value} in {bits} bits")
         return (value + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1)
+
+
+def is_moment(column: exp.Column) -> bool:
+    """Is it a variable in `before(x, y)` or `elapsed(x, y)`?"""
+    call = column.parent
+    return isinstance(call, exp.Anonymous) and call.this.lower() in ("before", "elapsed")
 
 
 def named(query: Query) -> dict[Span, str]:
@@ -1010,6 +1066,8 @@ def modes(pattern: syntax.Pattern, names: dict[Span, str]) -> dict[str, str]:
     """`first` and `last`, from left to right."""
     found: dict[str, str] = {}
     match pattern:
+        case syntax.Bounded():
+            found |= modes(pattern.pattern, names)
         case syntax.Seq() | syntax.And() | syntax.Or() | syntax.Some():
             for part in pattern.parts:
                 if part.mode is not None:
@@ -1122,17 +1180,59 @@ def times(pattern: Pattern, match: Match) -> dict[str, Any]:
     """Of the earliest positive event, and of the latest one; with an open group, of the end of the window."""
     first = min(match.bound.values(), key=place)
     last = max(match.bound.values(), key=place)
+    if pattern.within is None:
+        ends = [end(pattern, match, group) for group in match.branch.groups]
+        return {"started_at": first.time, "detected_at": max([last.time, *ends])}
     is_open = pattern.timed_out or any(
-        any_is_open(match.branch, match.branch.before, group) for group in match.branch.groups
+        any_is_open(pattern, match.branch, match.branch.before, group) for group in match.branch.groups
     )
     return {"started_at": first.time, "detected_at": end_of_window(first, pattern.within) if is_open else last.time}
 
 
-def any_is_open(branch: Branch, around: Order, group: Group) -> bool:
-    order = around | group.before
+class NotTold(Exception):
+    """When a match is certain, this judge does not tell of groups of several events that only bounds end."""
+
+
+def end(pattern: Pattern, match: Match, group: Group) -> int:
+    """When no event can be added any more, as far as times can tell: the first moment at which no event would fit.
+
+    Also between two ticks, where no event has its time: less than one tick behind another is over a tick behind it.
+    """
+    if not any_is_open(pattern, match.branch, match.branch.before, group):
+        return min(event.time for event in match.bound.values())
+    if len(group.names) > 1 or group.groups:
+        raise NotTold
+    (name,) = group.names
+    parts = [part for part in pattern.parts_of(group) if any(map(is_moment, part.find_all(exp.Column)))]
+    times = [event.time for event in match.bound.values()]
+
+    def could_be(time: float) -> bool:
+        event = Event({}, pattern.catalog)
+        event.time, event.order = time, 0 if pattern.catalog.order else None
+        added = {**match.bound, name: event}
+        return fits(pattern, match.branch.before | group.before, added, group.clauses) and all(
+            pattern.holds(part, added, {}) for part in parts
+        )
+
+    moments = (half / 2 for half in range(2 * (min(times) - HORIZON), 2 * (max(times) + HORIZON)))
+    return math.floor(max(filter(could_be, moments), default=-1)) + 1
+
+
+HORIZON = 50
+
+
+def any_is_open(pattern: Pattern, branch: Branch, around: Order, group: Group) -> bool:
+    order = around | group.before | said(pattern, group)
     return any(not is_closed(branch, order, name) for name in group.names) or any(
-        any_is_open(branch, order, inner) for inner in group.groups
+        any_is_open(pattern, branch, order, inner) for inner in group.groups
     )
+
+
+def said(pattern: Pattern, group: Group) -> Order:
+    """The order that `before(x, y)` in WHERE gives the events of the group."""
+    calls = (call for part in pattern.parts_of(group) for call in part.find_all(exp.Anonymous))
+    orders = (call.expressions for call in calls if call.this.lower() == "before" and is_moment(call.expressions[0]))
+    return frozenset((pattern.owner(one), pattern.owner(other)) for one, other in orders)
 
 
 def is_closed(branch: Branch, order: Order, name: str) -> bool:

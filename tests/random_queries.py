@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from sase.compiler.core.bound import Derived, Earliest
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import SaseError
 from sase.compiler.languages.sase.front_end import read
@@ -108,7 +109,8 @@ MOST_LEAVES = 4
 
 
 def nested_cases(windowed: bool = False) -> st.SearchStrategy[Case]:
-    """AND, OR, NOT, SEQ, ANY(m, …), ALL and repetition inside each other, `first` and `last`, CONSUME and TIMED OUT."""
+    """AND, OR, NOT, SEQ, ANY(m, …), ALL and repetition inside each other, `first` and `last`, CONSUME and TIMED OUT;
+    parts with clauses of their own, `before` and `elapsed`, OR ALL."""
     return _nested_case(windowed)
 
 
@@ -134,10 +136,15 @@ ATTEMPTS = 6
 
 def _has_meaning(query: str, schema: Catalog) -> bool:
     try:
-        read(query, "query").bind(schema)
+        bound = read(query, "query").bind(schema)
     except SaseError:
         return False
-    return True
+    # The judge does not tell when several events can no longer be added, where nothing but bounds says so.
+    return bound.within is not None or not any(
+        isinstance(branch.instant, Derived | Earliest)
+        and any(len(each.variables) > 1 or each.groups for each in branch.groups)
+        for branch in bound.branches
+    )
 
 
 @st.composite
@@ -168,7 +175,7 @@ def _nested(draw: st.DrawFn, schema: Catalog, leaves: list[Leaf], depth: int, ne
     left = MOST_LEAVES - len(leaves)
     kinds = ["leaf"] if depth < 3 else []
     if depth > 0 and left > 0:
-        kinds += ["SEQ", "SEQ", "AND", "AND", "OR"] if left > 1 else ["SEQ"]
+        kinds += ["SEQ", "SEQ", "SEQ", "AND", "AND", "AND", "OR", "OR", "OR ALL"] if left > 1 else ["SEQ"]
         kinds += ["NOT", "!"] if depth < 3 else ["NOT NOT"]
         kinds += ["ANY"] if left > 2 else []
     if depth < 3:
@@ -187,12 +194,37 @@ def _nested(draw: st.DrawFn, schema: Catalog, leaves: list[Leaf], depth: int, ne
         part = draw(_nested(schema, leaves, depth - 1, negated))
         if kind == "SEQ" and " " in part and len(leaves) == before + 1 and part == leaves[-1].component.text:
             part = draw(st.sampled_from(["", "", "", "", "first ", "last "])) + part
-        if kind == "OR" and parts and draw(st.sampled_from([False, False, True])):
+        if kind.startswith("OR") and parts and draw(st.sampled_from([False, False, True])):
             used = draw(st.permutations([leaf.component.text for leaf in leaves[:before] if not leaf.several]))[:2]
             part = f"{draw(st.sampled_from(['AND', 'SEQ']))}({', '.join([*used, part])})" if used else part
+        if not part.startswith(("first ", "last ")) and draw(st.sampled_from([False] * 4 + [True])):
+            part += draw(_clauses(leaves, leaves[before:]))
         parts.append(part)
     head = "ANY(" + str(draw(st.sampled_from(range(1, len(parts) + 1)))) + ", " if kind == "ANY" else f"{kind}("
     return head + ", ".join(parts) + ")"
+
+
+@st.composite
+def _clauses(draw: st.DrawFn, leaves: list[Leaf], own: list[Leaf]) -> str:
+    """Of a part of the pattern: they speak of its variables, and may speak of others."""
+    text = ""
+    if own and draw(st.booleans()):
+        others = draw(st.lists(st.sampled_from(leaves), max_size=1))
+        text += f" WHERE {draw(_nested_part([*own, *others]))}"
+    if not text or draw(st.booleans()):
+        text += f" WITHIN {draw(st.sampled_from(range(LAST_TICK // 2, 0, -1)))}"
+    return text
+
+
+@st.composite
+def _times(draw: st.DrawFn, leaves: list[Leaf]) -> str:
+    one, other = draw(st.permutations([leaf.variable for leaf in leaves]))[:2]
+    if draw(st.booleans()):
+        return f"before({one}, {other})"
+    ticks = draw(st.sampled_from(range(1, LAST_TICK // 2)))
+    return f"elapsed({one}, {other}) " + draw(
+        st.sampled_from([f"< {ticks}", f"< {ticks}", f"> {ticks - 1}", f"> -{ticks}"])
+    )
 
 
 @st.composite
@@ -213,6 +245,8 @@ def _nested_part(draw: st.DrawFn, leaves: list[Leaf]) -> str:
     components = [leaf.component for leaf in leaves]
     some = draw(st.lists(st.sampled_from(components), min_size=1, max_size=2, unique=True))
     forms = [_condition(some, subject=None, depth=draw(st.sampled_from([0, 0, 1])))] * 2
+    if len({leaf.variable for leaf in leaves}) > 1:
+        forms += [_times([*{leaf.variable: leaf for leaf in leaves}.values()])] * 3
     if shared := [name for name in ATTRIBUTES if any(component.column(name) for component in components)]:
         forms += [_equivalence(shared)]
     for leaf in leaves:

@@ -96,6 +96,25 @@ TRAPS = [
     "EVENT SEQ(first A a, AND(B b, C c), last D d, B z) WITHIN 8",
     "EVENT AND(A a, B b) WITHIN 3 CONSUME EXCLUSIVE",
     "EVENT SEQ(last A a, OR(B b, C b2)) WHERE a.n = 1 WITHIN 4 CONSUME EXCLUSIVE",
+    # Parts with clauses of their own: windows in windows, conditions of one alternative, of one group, and under NOT.
+    "EVENT SEQ(A a, AND(B b, C c) WITHIN 2, D d) WITHIN 6",
+    "EVENT OR(SEQ(A a, B b) WHERE a.n < b.n WITHIN 4, SEQ(B b, A a) WHERE [id] WITHIN 9) WHERE b.n > 0",
+    "EVENT AND(A a, NOT OR(SEQ(B b, C c) WHERE b.n = a.n, SEQ(C c, B b) WHERE [id] AND c.n > 1)) WITHIN 5",
+    "EVENT AND(A a, NOT (AND(B b, NOT (C c WHERE c.id = b.id OR a.n > 1 WITHIN 3)) WITHIN 2)) WITHIN 4",
+    "EVENT SEQ(A a, ALL(B t) WHERE t.n > 1 OR a.n > 0, D d) WHERE count(t) > 0 WITHIN 6",
+    "EVENT SEQ(A a, (B{1,2} b WHERE [id] WITHIN 3), D d) WITHIN 9",
+    # Orders that no nesting says, bounds of pairs, exact ones, and such between what is not there and what is.
+    "EVENT AND(A a, B b, C c, D d) WHERE before(a, c) AND before(b, c) AND before(b, d) WITHIN 6",
+    "EVENT AND(A a, B b) WHERE elapsed(a, b) BETWEEN -2 AND 1 AND a.id = b.id",
+    "EVENT AND(A a, B b, C c) WHERE elapsed(a, b) = 0 AND elapsed(b, c) <= 4 AND 1 <= elapsed(b, c)",
+    "EVENT SEQ(!B b, A a, !C c) WHERE [id] AND elapsed(b, a) < 3 AND elapsed(a, c) < 2",
+    "EVENT AND(A a, D d, NOT B b) WHERE elapsed(a, b) < 3 AND elapsed(b, a) < 2 AND elapsed(a, d) BETWEEN -9 AND 2",
+    "EVENT SEQ(A{1,2} a, B b, ALL(C t)) WHERE elapsed(a, b) < 4 AND elapsed(b, t) = 2 AND elapsed(t, b) < 9",
+    "EVENT OR(SEQ(A a, !B b) WHERE elapsed(a, b) < 3, C c)",
+    "EVENT AND(A a, NOT B b) WHERE elapsed(a, b) < 1 AND elapsed(b, a) < 2",
+    # Doubles, by every way; OR inside is once.
+    "EVENT OR ALL(SEQ(A a, B b), AND(A a, B b), A a, A a) WITHIN 3",
+    "EVENT AND(D d, OR ALL(A a, A a, OR(SEQ(A a, B b), C c))) WITHIN 3",
     # Stuck, with a key, a condition on the next step, and what forbids it.
     "EVENT SEQ(A a, B b, D d) WHERE a.id = b.id AND d.n > b.n WITHIN 3 TIMED OUT",
     "EVENT SEQ(!D x, A a, !C c, B b, A z) WHERE a.id = b.id AND c.n = a.n WITHIN 3 TIMED OUT",

@@ -25,6 +25,8 @@ CASES = {
     "PATTERN x:Book, NOT(y:ANY(Book, Person)) WHERE x.bo|": "book_id",
     "PATTERN x:Book RETURN x.book_id IN|": "INTO IN",
     "EVENT SHELF-|": "SHELF-READING",
+    "EVENT SEQ(Book b, Person p) WHERE el|": "elapsed(",
+    "EVENT SEQ(Book b, Person p) WHERE elapsed(b, |": "b p",
     "EVENT Book b RETURN b.book_id INTO X; SELECT P.* FROM Per|": "Person",
     "SELECT P.* FROM Person P EVENT P; EVENT Bo|": "Book",
 }

@@ -36,6 +36,7 @@ CATALOGS = {
         }
     ),
     "patterns": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
+    "clauses": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
     "loops": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
     "aggregates": Catalog(types={name: {"ts": "bigint", "id": "bigint", "v": "int", "s": "string"} for name in "ABCD"}),
     "vdms_pq": Catalog(

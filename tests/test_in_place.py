@@ -1,6 +1,7 @@
 """Events that stay where they are read, against the judge: files in the order of time, and files that nearly are.
 
-The files are small, and cut into parts of a few row groups; whether that would pay is not asked.
+The files are small, and cut into parts of a few row groups; whether that would pay is not asked. All is read twice, by
+Spark and by the workers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from test_random_queries import canonical
 from together import rows_of
 
 import sase
-from sase.runtime import in_place
+from sase.runtime import in_place, spans
+from sase.runtime.operator.reading import SPAN
 
 CATALOG = sase.Catalog(
     types={name: {"ts": "bigint", "id": "bigint", "n": "bigint"} for name in "ABC"},
@@ -52,7 +54,10 @@ PARTS = {
 @pytest.fixture(autouse=True)
 def small_parts(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(in_place, "LARGE", 0)
+    monkeypatch.setattr(in_place, "SMALL", 0)
     monkeypatch.setattr(in_place, "MOST_NEAR", 1.0)
+    monkeypatch.setattr(spans, "A_SPAN", 20)
+    monkeypatch.setattr(spans, "AGAIN", 9.0)
     before = {name: spark.conf.get(name, None) for name in PARTS}
     for name, value in PARTS.items():
         spark.conf.set(name, value)
@@ -91,17 +96,24 @@ def written(spark: SparkSession, path: Path, *files: list[dict[str, Any]], timed
     return spark.read.parquet(str(path))
 
 
-def is_left_in_place(found: DataFrame) -> bool:
-    return "Union" in found._jdf.queryExecution().toString()
+SCANS = ("spark", "worker")
+
+
+def is_left_in_place(found: DataFrame, scan: str) -> bool:
+    """What Spark reads comes from two places, and what workers read is hidden in spans."""
+    plan = found._jdf.queryExecution().toString()
+    return (SPAN in plan, "Union" in plan) == (scan == "worker", scan == "spark")
 
 
 def judged(spark: SparkSession, events: DataFrame, stream: list[dict[str, Any]], queries: list[str]) -> None:
     """All in one Spark job: what is left in place is so beside other answers, too."""
-    answers = {query: sase.compile(query, CATALOG).run(events) for query in queries}
-    assert all(is_left_in_place(answer) for answer in answers.values())
+    names = [f"{scan} {query}" for query in queries for scan in SCANS]
+    answers = {name: sase.compile(name.split(" ", 1)[1], CATALOG, scan=name.split()[0]).run(events) for name in names}
+    assert all(is_left_in_place(answer, name.split()[0]) for name, answer in answers.items())
     expected = {query: Counter(map(canonical, evaluate(query, CATALOG, stream))) for query in queries}
     assert all(expected.values()), "a query without a match tests nothing"
-    assert {name: Counter(map(canonical, rows)) for name, rows in rows_of(answers).items()} == expected
+    found = {name: Counter(map(canonical, rows)) for name, rows in rows_of(answers).items()}
+    assert found == {name: expected[name.split(" ", 1)[1]] for name in names}
 
 
 def test_files_in_the_order_of_time(spark: SparkSession, tmp_path: Path) -> None:
@@ -111,13 +123,13 @@ def test_files_in_the_order_of_time(spark: SparkSession, tmp_path: Path) -> None
 
 def test_files_with_some_events_out_of_order(spark: SparkSession, tmp_path: Path) -> None:
     events = stream(2, mixed=0.05)
-    judged(spark, written(spark, tmp_path, events), events, QUERIES[1::2])
+    judged(spark, written(spark, tmp_path, events), events, QUERIES[1::3])
 
 
 def test_several_files_of_which_two_have_the_same_times(spark: SparkSession, tmp_path: Path) -> None:
     events, both = stream(3), stream(4)[40:70]
     files = [events[100:], events[:60], both, events[60:100]]
-    judged(spark, written(spark, tmp_path, *files), [*events, *both], QUERIES[::2])
+    judged(spark, written(spark, tmp_path, *files), [*events, *both], QUERIES[::3])
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
@@ -126,12 +138,15 @@ def test_what_has_arrived_is_known_where_it_stays(spark: SparkSession, tmp_path:
     later = [{**row, "ts": row["ts"] + 17 * (at // 30)} for at, row in enumerate(aggregates.events(8, 150))]
     rows = [{**row, "number": at} for at, row in enumerate(sorted(later, key=itemgetter("ts")))]
     frame, queries = written(spark, tmp_path, rows), aggregates.TOLD[1 - ordered : 5 : 2]
-    answers = {query: sase.compile(query, catalog).run(frame) for query in queries}
-    assert all(is_left_in_place(answer) for answer in answers.values())
-    aggregates.compare((query, Case(query, catalog, rows), answer) for query, answer in answers.items())
+    answers = {(scan, query): sase.compile(query, catalog, scan=scan).run(frame) for scan in SCANS for query in queries}
+    assert all(is_left_in_place(answer, scan) for (scan, _), answer in answers.items())
+    aggregates.compare(
+        (f"{scan} {query}", Case(query, catalog, rows), answer) for (scan, query), answer in answers.items()
+    )
 
 
-def test_timestamps_and_ends_of_windows(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scan", SCANS)
+def test_timestamps_and_ends_of_windows(spark: SparkSession, tmp_path: Path, scan: str) -> None:
     """The window ends at the tick, wherever a part does."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     events = [
@@ -141,8 +156,8 @@ def test_timestamps_and_ends_of_windows(spark: SparkSession, tmp_path: Path) -> 
     frame = written(spark, tmp_path, events, timed=True)
     for seconds in (25, 26):
         query = f"EVENT SEQ(A x, B y) WHERE [id] WITHIN {seconds} seconds RETURN x.ts AS first, y.ts AS last"
-        found = sase.compile(query, TIMED).run(frame)
-        assert is_left_in_place(found)
+        found = sase.compile(query, TIMED, scan=scan).run(frame)
+        assert is_left_in_place(found, scan)
         naive = [{**event, "ts": event["ts"].replace(tzinfo=None)} for event in events]
         expected = Counter(canonical(row) for row in evaluate(query, TIMED, naive))
         assert Counter(canonical(row.asDict()) for row in found.collect()) == expected
@@ -157,16 +172,19 @@ def test_events_go_by_key_where_they_must(
     options: dict[str, Any] = {"strategy": {"parallel": "key"}, "rule": {"disable": ["leave_in_place"]}}.get(why, {})
     if why == "far":
         monkeypatch.setattr(in_place, "MOST_NEAR", 0.01)
+        monkeypatch.setattr(spans, "AGAIN", 0.01)
     if why == "small":
         monkeypatch.setattr(in_place, "LARGE", 1 << 30)
+        monkeypatch.setattr(in_place, "SMALL", 1 << 30)
     if why == "another column":  # of whose name the files have one, too
-        events = events.selectExpr("type", "n AS ts", "id", "ts AS n")
-    assert not is_left_in_place(sase.compile(query, CATALOG, **options).run(events))
+        events, options = events.selectExpr("type", "n AS ts", "id", "ts AS n"), {"scan": "spark"}
+    found = sase.compile(query, CATALOG, **options).run(events)
+    assert not any(is_left_in_place(found, scan) for scan in SCANS)
 
 
 def test_files_that_are_cut_anew_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
-    found = sase.compile(QUERIES[0], CATALOG).run(written(spark, tmp_path, stream(6)))
-    assert is_left_in_place(found)
+    found = sase.compile(QUERIES[0], CATALOG, scan="spark").run(written(spark, tmp_path, stream(6)))
+    assert is_left_in_place(found, "spark")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "3KB")
     with pytest.raises(PySparkException, match="read in other parts than when their times were looked up"):
         found.collect()
@@ -177,6 +195,6 @@ def test_what_is_missing_is_counted_once(spark: SparkSession, tmp_path: Path) ->
     for event in events[::10]:
         event["type"] = None
     answer, tally = sase.compile(QUERIES[0], CATALOG).watched({None: written(spark, tmp_path, events)})
-    assert is_left_in_place(answer)
+    assert is_left_in_place(answer, "spark")  # which counts them
     answer.collect()
     assert tally.counts().rejected == "15 events without a type"

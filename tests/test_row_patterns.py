@@ -92,6 +92,11 @@ def partition(plan: RowPlan, group: int, rows: list[Row]) -> list[dict[str, Any]
             for name, each in plan.neighbours.items()
         }
         found.append({**row, **steps, "g": group, "row": at})
+    return with_terms(plan, found)
+
+
+def with_terms(plan: RowPlan, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with what Spark computes of each alone."""
     terms = in_sqlite(found, plan.terms)
     fills = in_sqlite(found, {f"fill_{at}": sql for at, sql in enumerate(plan.fills.values())})
     bits = [sum(1 << at for at, truth in enumerate(row.values()) if truth) for row in fills]
@@ -245,10 +250,32 @@ def test_equal_rows_take_linear_time() -> None:
     rows = 1_000_000
     symbols = np.full(rows, 3, np.int64)
     chunk = in_one_piece(symbols, np.array([0, rows]), symbols[:0], False, 0, False)
-    walk = Walk(encode(pattern), chunk, np.zeros(rows, np.int64))
+    walk = Walk(encode(pattern), chunk, np.zeros(rows, np.uint8))
     (found,) = walk.found()
     assert found.start.tolist() == [0]
     assert np.count_nonzero(found.label == 0) == rows - 1
+
+
+def test_a_label_is_a_byte() -> None:
+    from sase.runtime.kernels.rows import encode
+    from sase.runtime.row_pattern import RowPattern
+
+    def chain(length: int) -> RowPattern:
+        follow = (*((at + 1,) for at in range(length - 1)), (-1,))
+        return RowPattern(("A",) * length, start=(0,), follow=follow, ends=(length - 1,))
+
+    assert encode(chain(256)).words == 4
+    with pytest.raises(ValueError, match="256 positions at most, and not 257"):
+        encode(chain(257))
+
+
+def test_a_numba_without_the_option_counts_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba = pytest.importorskip("numba")
+    from sase.runtime.kernels import compiled
+
+    monkeypatch.setattr(compiled, "_UNCOUNTED", {"_no_such_option": False})
+    increment = compiled.in_machine_code(lambda number: number + 1, numba.int64(numba.int64), allocates=False)
+    assert increment(1) == 2
 
 
 def test_matches_that_overlap_take_linear_time() -> None:

@@ -119,11 +119,11 @@ def compiled(clause: Clause) -> tuple[RowPlan, ModuleType]:
     return found.statement.views[0].plan, module
 
 
-def task_of(plan: RowPlan, module: ModuleType, jit: bool) -> RowStreamTask:
-    values: dict[str, Measure] = module.MATCHES_VALUES
+def task_of(plan: RowPlan, module: ModuleType, jit: bool, name: str = "MATCHES") -> RowStreamTask:
+    values: dict[str, Measure] = getattr(module, f"{name}_VALUES")
     assert plan.context is not None
     return RowStreamTask(
-        pattern=module.MATCHES_PATTERN,
+        pattern=getattr(module, f"{name}_PATTERN"),
         names=("g", "row", "t", "x", "y", *plan.terms, "bits"),
         by=("g",),
         keys=(SortKey("t"), SortKey("row")),
@@ -135,8 +135,8 @@ def task_of(plan: RowPlan, module: ModuleType, jit: bool) -> RowStreamTask:
         chunk_rows=100,
         jit=jit,
         steps_per_row=100_000,
-        shifts=tuple(getattr(module, "MATCHES_BEFORE", {}).items()),
-        meets=tuple(getattr(module, "MATCHES_MEETS", {}).items()),
+        shifts=tuple(getattr(module, f"{name}_BEFORE", {}).items()),
+        meets=tuple(getattr(module, f"{name}_MEETS", {}).items()),
         context=plan.context,
         late=("g", "row"),
     )
@@ -171,7 +171,10 @@ class Bucket:
 
 
 def table_of(plan: RowPlan, groups: list[list[Row]]) -> pa.Table:
-    rows = [row for group, part in enumerate(groups) for row in partition(plan, group, part)]
+    return as_table(plan, [row for group, part in enumerate(groups) for row in partition(plan, group, part)])
+
+
+def as_table(plan: RowPlan, rows: list[dict[str, Any]]) -> pa.Table:
     names = ("g", "row", "t", "x", "y", *plan.terms, "bits")
     columns = {name: [row[name] for row in rows] for name in names}
     kinds = {**KINDS, **dict.fromkeys(truths_of(plan.terms), pa.bool_())}
@@ -193,13 +196,17 @@ def followed(clause: Clause, groups: list[list[Row]], random: Random, jit: bool)
     for beyond in (1, 100):
         bucket.call(None, latest + beyond)
     assert not bucket.late
-    kept, names = bucket.task.kept, tuple(module.MATCHES_VALUES)
+    return measured(plan, bucket.task, bucket.rows), bucket
+
+
+def measured(plan: RowPlan, task: RowStreamTask, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What Spark makes of the values that were looked up."""
     out = []
-    for row in bucket.rows:
-        looked_up = dict(zip((*kept, *names), row.values(), strict=False))
+    for row in found:
+        looked_up = dict(zip((*task.kept, *(name for name, _, _ in task.measures)), row.values(), strict=False))
         measures = {each.name: evaluated(each.sql, looked_up) for each in plan.measures}
-        out.append({**{name: looked_up[name] for name in kept}, **measures})
-    return out, bucket
+        out.append({**{name: looked_up[name] for name in task.kept}, **measures})
+    return out
 
 
 def numbered(groups: list[list[Row]]) -> list[list[Row]]:

@@ -30,6 +30,7 @@ from sase.cli import main
 from sase.runtime.io import delta
 from sase.runtime.io.output import refuse_misfits
 from sase.runtime.stream.spread import _murmur3, bucket_labels
+from sase.runtime.stream.ssc import kept_at, prepare
 from sase.runtime.stream.status import StatusLine
 from sase.runtime.stream.types import Types
 
@@ -122,6 +123,42 @@ def test_streams_give_the_answers_of_batch(spark: SparkSession, folder: Path) ->
     running = reduce(DataFrame.union, stream).writeStream.format("memory").queryName("together").start()
     running.processAllAvailable()
     assert last_totals(bag(spark.table("together"))) == expected
+
+
+def test_what_is_irrelevant_ends_directly_behind_the_watermark(
+    spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark's optimiser leaves the filter above the watermark, which sees all events, and below all else; and a row
+    brings nothing of its file but the size."""
+    job = sase.compile("EVENT SEQ(A x, C z) WHERE [id] WITHIN 15 minutes", CATALOG).stream_job
+    spark.createDataFrame(stream_of(20, 1), SCHEMA).write.parquet(str(folder / "in"))
+    events = spark.readStream.schema(SCHEMA).parquet(str(folder / "in"))
+    relevant = job.relevant_events(job.watch(events, job.SOURCE, job.OURS, job.Options("5 minutes")))
+    running = relevant.writeStream.format("noop").trigger(availableNow=True).start()
+    running.awaitTermination()
+    assert running.recentProgress[0].eventTime["max"] == "2026-01-01T12:11:43.000Z", "that of a B"
+    running.explain()
+    plan = capsys.readouterr().out
+    steps = re.findall(r"\+- (?:\*\(\d+\) )?(\w+)", plan)
+    told = steps.index("CollectMetrics")
+    assert steps[told : told + 4] == ["CollectMetrics", "Filter", "EventTimeWatermark", "Project"]
+    (scan,) = (line for line in plan.splitlines() if "FileScan" in line)
+    assert "file_size" in scan and "file_path" not in plan and "row_index" not in plan
+
+
+def test_a_local_checkpoint_is_renamed_as_local_files_are(spark: SparkSession) -> None:
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    spark.conf.unset(name)
+    prepare(spark, 2)
+    kept_at(spark, "file:/tmp/ckpt")
+    assert (spark.conf.get(name, None) or "").endswith(".FileSystemBasedCheckpointFileManager")
+    kept_at(spark, "hdfs://there/ckpt")
+    assert spark.conf.get(name, None) is None
+    spark.conf.set(name, "one.of.their.own")
+    prepare(spark, 2)
+    kept_at(spark, "hdfs://there/ckpt")
+    assert spark.conf.get(name) == "one.of.their.own"
+    spark.conf.unset(name)
 
 
 def test_a_watermark_of_the_events_is_the_delay(spark: SparkSession, folder: Path) -> None:
@@ -383,12 +420,14 @@ def test_csv_and_a_table_are_sources(
 def test_integer_times_other_cases_and_odd_paths(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Keys in capitals are the columns of the catalog, as in batch; brackets in a path are no wildcard there."""
+    """Keys in capitals are the columns of the catalog, as in batch; brackets in a path are no wildcard there. An event
+    of another type, with a time that nobody can have, tells no time."""
     (folder / "catalog.toml").write_text('time = "ts"\n' + "".join(f'[types.{name}]\nid = "bigint"\n' for name in "AB"))
     (folder / "q.sase").write_text("EVENT SEQ(A x, B y) WHERE [id] WITHIN 100")
     (folder / "in").mkdir()
     (folder / "in" / "0.json").write_text(
         '{"type": "A", "ts": 5, "ID": 1}\n{"type": "B", "ts": 7, "ID": 1}\n{"type": "TICK", "ts": 1000, "ID": 0}\n'
+        f'{{"type": "TICK", "ts": {(1 << 63) - 1}, "ID": 0}}\n{{"type": "TICK", "ts": {-(1 << 60)}, "ID": 0}}\n'
     )
     command = [
         *("run", str(folder / "q.sase"), "--catalog", str(folder / "catalog.toml"), "--stream", "--buckets", "1"),

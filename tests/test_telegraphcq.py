@@ -18,7 +18,6 @@ from test_stream_core import answers
 from together import together
 from worked_examples import Example, examples
 
-import sase
 from sase.arguments import is_sql
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
@@ -245,29 +244,34 @@ def test_examples_in_spark(spark: SparkSession) -> None:
     assert answers == {example.name: expected(example) for example in EXAMPLES}
 
 
-def numbered(example: Example) -> Case:
+def numbered(example: Example, text: str) -> Case:
     """The example with a number in every event, by which matches tell them."""
     assert example.catalog.types is not None
     more = {ROW: "bigint", **({"n": "bigint"} if example.catalog.order else {})}
     types = {name: {**declared, **more} for name, declared in example.catalog.types.items()}
     columns = {name: None for declared in types.values() for name in declared}
     events = [{**columns, **row, ROW: at} for at, row in enumerate(example.given.values())]
-    return Case(f"SELECT * {example.query}", replace(example.catalog, types=types), events)
+    return Case(text, replace(example.catalog, types=types), events)
 
 
 def test_examples_on_a_stream(spark: SparkSession) -> None:
+    stream(spark, EXAMPLES, [f"SELECT * {example.query}" for example in EXAMPLES])
+
+
+def stream(spark: SparkSession, chosen: list[Example], texts: list[str]) -> None:
     """In micro-batches, shuffled within a delay: the same results, and nothing is remembered at the end."""
     frames, schedules = [], list[int]()
-    for number, example in enumerate(EXAMPLES):
-        names = sase.compile(*numbered(example)[:2]).compiled.query.positive
-        different = answers(spark, numbered(example), "a stream", number)
+    for number, (example, text) in enumerate(zip(chosen, texts, strict=True)):
+        case = numbered(example, text)
+        names = [each.name for each in read(example.query, "q", "telegraphcq").bind(case.catalog).positive]
+        different = answers(spark, case, "a stream", number)
         schedules.append(len(different))
         for found in different.values():
-            numbers = F.array(*(F.col(f"`{each.name}`.{ROW}") for each in names))
+            numbers = F.array(*(F.col(f"`{name}`.{ROW}") for name in names))
             frames.append(found.select(F.lit(number).alias("example"), numbers.alias("events"), "detected_at"))
-    told_of: list[Counter[Any]] = [Counter() for _ in EXAMPLES]
+    told_of: list[Counter[Any]] = [Counter() for _ in chosen]
     for number, events, time in together(frames):
-        given = list(EXAMPLES[number].given)
+        given = list(chosen[number].given)
         told_of[number][tuple("-" if event is None else given[event] for event in events), str(time)] += 1
-    for example, found, times in zip(EXAMPLES, told_of, schedules, strict=True):
+    for example, found, times in zip(chosen, told_of, schedules, strict=True):
         assert found == Counter({match: times * count for match, count in example.matches.items()}), example.name

@@ -34,6 +34,7 @@ from sase.compiler.core.bound import (
     Window,
 )
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.durations import spelled
 from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.missing import Missing, atoms, left_out, with_escapes
@@ -73,10 +74,12 @@ def assemble(
     after: tuple[AfterMatch, Span] | None = None,
     grouped: Grouping | None = None,
     apart: tuple[Apart, ...] = (),
+    inner: Sequence[tuple[int, exp.Expr]] = (),
+    once: bool = True,
 ) -> BoundQuery:
-    """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved. `span` is
-    the pattern's, `exclusive` that of the words that let a match use up its events. `apart` are bounds of every branch
-    beside the window.
+    """`shapes` are the pattern's branches, `where` has the parts that AND joins, with their names resolved, and `inner`
+    those of parts of the pattern, with the numbers by which shapes know them. `span` is the pattern's, `exclusive` that
+    of the words that let a match use up its events. `apart` are bounds of every branch beside the window.
 
     `found` has what the language itself found wrong, and `within` may say why it is no window: all errors are reported
     together.
@@ -112,11 +115,11 @@ def assemble(
     variables = arriving.known()
     found += arriving.found
     bare = [pattern.finished(shape, window) for shape in shapes]
-    bare = [replace(branch, apart=_tightest((*branch.apart, *apart))) for branch in bare]
+    bare = [replace(branch, apart=pattern.tightest((*branch.apart, *apart))) for branch in bare]
     runs_on = loops if follows_runs else {}
     mixes = timed_out is not None and not follows_runs
     conditions = _Conditions(catalog.type, variables, missing, mixes=mixes, loops=runs_on)
-    branches = conditions.of(list(where), bare)
+    branches = conditions.of(list(where), inner, list(zip(bare, shapes, strict=True)))
     found += conditions.found
     decided = ordering.decided(branches, missing, catalog.type)
     found += [*ordering.wrong_pattern(branches, arrays, timed_out is not None)] or ordering.found
@@ -152,6 +155,7 @@ def assemble(
         after=after[0] if after else "to next row",
         grouped=grouped,
         others=catalog.types or {} if strategy and strategy[0].endswith("contiguity") else {},
+        once=once,
     )
     check_outputs(query, found)
     if grouped is not None and not found:
@@ -164,19 +168,25 @@ def assemble(
         found.append(within)
     if found:
         raise SaseError(found, text, filename)
-    return query
+    return as_sequence(query)
 
 
 # ---- the pattern --------------------------------------------------------------------------------
 
 
-def _tightest(apart: tuple[Apart, ...]) -> tuple[Apart, ...]:
-    """Of the bounds on one difference, the least."""
-    least: dict[tuple[str, str], int] = {}
-    for each in apart:
-        pair = (each.earlier, each.later)
-        least[pair] = min(each.ticks, least.get(pair, each.ticks))
-    return tuple(Apart(*pair, ticks) for pair, ticks in least.items())
+def as_sequence(query: BoundQuery) -> BoundQuery:
+    """Where one length of time bounds all of a chain, that is its window, and the query has the plans of a sequence."""
+    branch = query.branches[0]
+    lengths = {each.ticks for part in (branch.apart, *(group.apart for group in branch.groups)) for each in part}
+    aggregates = query.arrivals or query.reported  # theirs is the window of the text
+    if len(query.branches) > 1 or len(lengths) != 1 or query.within is not None or aggregates:
+        return query
+    (ticks,) = lengths
+    text = spelled(ticks) if query.time_kind == "timestamp" else str(ticks)
+    if branch.instant == Derived(branch.variables[0], ticks):
+        branch = replace(branch, instant=Earliest(ticks))
+    sequence = replace(query, branches=(branch,), within=Window(ticks, text))
+    return sequence if sequence.is_sequence else query
 
 
 def _wrong_time_out(shapes: Shapes, span: Span, selects: bool, repeats: bool) -> Iterator[Diagnostic]:
@@ -249,16 +259,21 @@ class _Conditions:
         self.found: list[Diagnostic] = []
         self.wrong: set[Span] = set()
 
-    def of(self, where: Sequence[exp.Expr], branches: Sequence[Branch]) -> tuple[Branch, ...]:
-        parts = []
-        for part in where:
+    def of(
+        self,
+        where: Sequence[exp.Expr],
+        inner: Sequence[tuple[int, exp.Expr]],
+        branches: Sequence[tuple[Branch, pattern.Shape]],
+    ) -> tuple[Branch, ...]:
+        parts: list[tuple[int | None, exp.Expr]] = []
+        for number, part in (*((None, part) for part in where), *inner):
             condition = scalars.unparenthesised(part)
             if span_of(condition) not in self.wrong:
                 mistakes: list[Diagnostic] = []
                 scalars.check_condition(condition, mistakes)
                 self.report(span_of(condition), mistakes)
-                parts.append(condition)
-        return tuple(self.conditioned(branch, parts) for branch in branches)
+                parts.append((number, condition))
+        return tuple(self.conditioned(branch, shape, parts) for branch, shape in branches)
 
     def report(self, span: Span, mistakes: Iterable[Diagnostic]) -> None:
         listed = list(mistakes)
@@ -266,16 +281,21 @@ class _Conditions:
             self.wrong.add(span)
             self.found += listed
 
-    def conditioned(self, branch: Branch, parts: Sequence[exp.Expr]) -> Branch:
+    def conditioned(self, branch: Branch, shape: pattern.Shape, parts: Sequence[tuple[int | None, exp.Expr]]) -> Branch:
+        """A part with a number concerns what stands in its scope, and any other part all of the branch."""
         groups = list(_numbered(branch.groups, frozenset(branch.variables)))
+        scopes = [shape.where, *pattern.scoped(shape.groups)]
         plus: list[Predicate] = []
         minus: list[Owned] = []
-        for part in parts:
+        for number, part in parts:
+            concerned, *concerns = [number is None or number in each for each in scopes]
             span = span_of(part)
             if span in self.wrong:
                 continue
             added = {column.table for column in scalars.single_columns(part)} - set(branch.variables)
             added &= {name for group, _ in groups for name in group.variables}
+            if not added and not concerned:
+                continue
             if not added:
                 collected = {name for group, _ in groups if group.fold != "none" for name in group.variables}
                 remaining = left_out(part, {*branch.variables, *collected})
@@ -283,16 +303,20 @@ class _Conditions:
                     remaining = of_branch(remaining, branch)
                     plus.append(Predicate(self.missing(remaining, self.type_column), None, span))
                 continue
-            self.report(span, self.wrong_part(part, added, groups))
-            for number, (group, scope) in enumerate(groups):
-                mine = [name for name in group.variables if name in added]
-                if not mine or any(added.intersection(inner.variables) for inner, _ in _numbered(group.groups, scope)):
+            mine = [each for each, concerned in zip(groups, concerns, strict=True) if concerned]
+            if mine:
+                self.report(span, self.wrong_part(part, added, mine))
+            for at, (group, scope) in enumerate(groups):
+                first = next((name for name in group.variables if name in added), None)
+                inside = (added.intersection(each.variables) for each, _ in _numbered(group.groups, scope))
+                if first is None or not concerns[at] or any(inside):
                     continue
                 remaining = left_out(part, scope)
                 if remaining is not None:
                     remaining = of_branch(remaining, branch)
-                    self.report(span, self.mixed(remaining, group, part))
-                    minus.append(Owned(Predicate(self.missing(remaining, self.type_column), mine[0], span), number))
+                    if number is None:  # else it stands behind what it is about
+                        self.report(span, self.mixed(remaining, group, part))
+                    minus.append(Owned(Predicate(self.missing(remaining, self.type_column), first, span), at))
         tests, plus_rest, minus_rest = equivalence_tests(
             plus, minus, [group.variables for group, _ in groups], self.order, self.loops
         )

@@ -403,6 +403,8 @@ class BoundQuery:
         (branch,) = self.branches
         if not branch.is_chain or branch.apart != chain(branch.variables, self.within).apart:
             return False
+        if len({group.variables for group in branch.groups}) < len(branch.groups):  # alternatives under one NOT
+            return False
         trailing = any(
             group.before == {(branch.variables[-1], name)} for group in branch.groups for name in group.variables
         )

@@ -52,7 +52,12 @@ def equivalence_tests(
             members.append(group)
     joined: dict[int, dict[str, str]] = {}
     inside = {name for group in groups for name in group}
-    remaining = [each for each in owned if not _join(members, joined, each.part, inside)]
+    owned = list(owned)
+    remaining = [
+        each
+        for each in owned
+        if not (_is_everywhere(each, owned, groups) and _join(members, joined, each.part, inside))
+    ]
     _join_inside(joined, remaining, groups)
     tests = [
         EquivalenceTest(
@@ -116,6 +121,13 @@ def _merge(classes: dict[Place, dict[str, str]], left: Place, right: Place) -> b
     for place in merged.items():
         classes[place] = merged
     return True
+
+
+def _is_everywhere(each: Owned, owned: Iterable[Owned], groups: Sequence[Sequence[str]]) -> bool:
+    """Whether all groups that have a variable of the part have the part: alternatives under one NOT share variables,
+    and each may have conditions of its own."""
+    having = {number for number, group in enumerate(groups) if not each.part.variables.isdisjoint(group)}
+    return having <= {other.group for other in owned if other.part.condition == each.part.condition}
 
 
 def _join(

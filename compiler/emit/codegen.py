@@ -643,6 +643,7 @@ def _together(plan: PhysicalPlan, shuffle: Shuffle) -> dict[str, Any]:
         "states": literal(states),
         "borrowed": borrowed,
         "slices": [literal(plan.own("slice")), literal(kernel.time)] if plan.only(Slices) else None,
+        "scan": None if shuffle.read else literal("spark"),
         "partitions": shuffle.partitions,
     }
 

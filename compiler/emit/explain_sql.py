@@ -81,6 +81,8 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         looked_at = "row" if plan.context == 1 else f"{plan.context} rows"
         more = f", and the last {looked_at} of each key, for ever" if plan.context else ""
         rows.append(("remembers", f"the rows of a key that are not decided yet{more}"))
+    if (behind := _behind(view, statement)) is not None:
+        rows.append(("behind", behind))
     rows.append(("output", _SHOWN[plan.shown]))
     for name, look_up in plan.look_ups.items():
         rows.append(("looks up", f"{name} = {_looked_up(look_up)}"))
@@ -91,6 +93,17 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
     for head, text in rows:
         yield f"  {'' if head == last else head:<{width}}  {printable(text)}".rstrip()
         last = head
+
+
+def _behind(view: PlannedView, statement: PlannedStatement) -> str | None:
+    """How far behind the watermark a clause works that reads the matches of another."""
+    followed = dict(zip((each.name for each in statement.views), statement.followed, strict=False)).get(view.name)
+    if followed is None or followed.inner is None:
+        return None
+    if not followed.behind:
+        return f"nothing: a match of {{{followed.inner.name}}} is decided with its last row"
+    unit = " microseconds" if any(each.plan.within and each.plan.within.in_time for each in statement.views) else ""
+    return f"the watermark, by {followed.behind:,}{unit}: so long after their time matches may come that it reads"
 
 
 def automaton_lines(plan: RowPlan) -> Iterator[str]:

@@ -14,7 +14,7 @@ from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit.codegen import environment, imports, steps
 from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
 from sase.compiler.emit.row_pattern import condition_text, look_up_text, pattern_lines, pattern_names
-from sase.compiler.plan.row_stream import streamed_table
+from sase.compiler.plan.row_stream import final_views
 from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Shifted, leaves_of
 from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed, used_by
 
@@ -37,26 +37,60 @@ def generate_sql(statement: PlannedStatement, version: str, standalone: str | No
             notes=list(_notes(statement)),
             standalone=standalone,
             imports=list(_stream_imports(statement)) if stream else _imports(statement),
-            views=[_view(view, statement) for view in statement.views],
             joins=[_join(join, statement, standalone is not None) for join in statement.joins],
             steady=any(join.steady for join in statement.joins),
             statement=_sql(statement.query, statement),
             name=literal(stem),
             tables=literal(list(tables)),
             ordered=statement.ordered,
-            **(_stream(statement) if stream else {}),
+            **(_stream(statement) if stream else {"views": [_view(view, statement) for view in statement.views]}),
         )
     )
     return text
 
 
 def _stream(statement: PlannedStatement) -> dict[str, Any]:
-    (view,) = statement.views
+    final = final_views(statement)
+    alone = len(statement.views) == 1
+    views = []
+    for view, followed in zip(statement.views, statement.followed, strict=True):
+        inner = followed.inner
+        views.append(
+            _view(view, statement)
+            | {
+                "measured": "measured" if alone else f"measured_{view.name}",
+                "state": literal(fingerprint(view, statement)),
+                "state_name": "STATE" if alone else f"{view.name.upper()}_STATE",
+                "late": None if followed.late is None else literal(list(followed.late)),
+                "behind": None if inner is None else f"{followed.behind:_}",
+                "inner": inner and inner.name,
+            }
+        )
     return {
-        "view": _view(view, statement),
-        "state": literal(fingerprint(view, statement)),
-        "followed": literal(streamed_table(view)),
+        "views": views,
+        "alone": alone,
+        "made": [(view.name, f"find_{view.name}", _rows(view, statement)) for view in _made(statement, final)],
+        "again": len(list(_made(statement, final))) > len(statement.views),
+        "final": [view.name for view in final],
+        "tellers": [view.name for view in statement.tellers],
+        "streams": literal(list(statement.streams)),
     }
+
+
+def _made(statement: PlannedStatement, views: list[PlannedView]) -> Iterator[PlannedView]:
+    """The clauses in an order in which they can be made, each anew for everyone that reads it. What is made first may
+    not be needed under its name any more: the last clause of the statement, as none before it reads it."""
+    inner = {view.name: followed.inner for view, followed in zip(statement.views, statement.followed, strict=True)}
+    for view in reversed(views):
+        read = inner[view.name]
+        if read is not None:
+            yield from _made(statement, [read])
+        yield view
+
+
+def _rows(view: PlannedView, statement: PlannedStatement) -> str:
+    """What a clause reads; matches of another one as a DataFrame."""
+    return _sql(view.reads, statement, taken=".matches()")
 
 
 def fingerprint(view: PlannedView, statement: PlannedStatement) -> str:
@@ -75,6 +109,8 @@ def fingerprint(view: PlannedView, statement: PlannedStatement) -> str:
     parts += [sorted(name for name in columns if name), sorted(plan.computed.items()), sorted(plan.terms.items())]
     parts += [[name, each.column, each.step] for name, each in plan.worker.shifts.items()]
     parts += [list(plan.fills.items())]
+    behind = statement.followed[statement.views.index(view)].behind
+    parts += [behind] if behind else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -103,12 +139,15 @@ def _pattern_imports(plans: list[RowPlan]) -> str:
 
 
 def _stream_imports(statement: PlannedStatement) -> Iterator[str]:
-    (view,) = statement.views
-    yield _pattern_imports([view.plan])
-    functions = ["Key", "RowOrder", *(["all_rows"] if view.plan.shown != "one row" else []), "symbol_bits"]
+    plans = [view.plan for view in statement.views]
+    yield _pattern_imports(plans)
+    all_rows = any(plan.shown != "one row" for plan in plans)
+    functions = ["Key", "RowOrder", *(["all_rows"] if all_rows else []), "symbol_bits"]
     yield f"from sase.runtime.rows import {', '.join(functions)}"
     yield "from sase.runtime.stream.rows import Options, Stream, follow_rows"
     yield "from sase.runtime.stream.sql import main"
+    if len(plans) > 1:
+        yield "from sase.runtime.stream.together import Together, together"
 
 
 def _imports_of_clauses(statement: PlannedStatement) -> Iterator[str]:
@@ -200,14 +239,15 @@ def _neighbour(each: Neighbour) -> str:
     return f"order.neighbour({literal(each.sql)}, {each.step})"
 
 
-def _sql(query: exp.Query, statement: PlannedStatement, indent: int = 8) -> str:
-    """The arguments of `spark.sql`: on one line, or with a literal for each line of the text."""
-    views = [view.name for view in used_by(query, statement.all_views)]
-    flat = ", ".join([literal(printed(query, statement.all_views)), *(f"{name}={name}" for name in views)])
+def _sql(query: exp.Query, statement: PlannedStatement, indent: int = 8, taken: str = "") -> str:
+    """The arguments of `spark.sql`: on one line, or with a literal for each line of the text. `taken` is what makes a
+    DataFrame of a view."""
+    views = [f"{view.name}={view.name}{taken}" for view in used_by(query, statement.all_views)]
+    flat = ", ".join([literal(printed(query, statement.all_views)), *views])
     if len(flat) <= LINE - 40:
         return flat
     lines = printed(query, statement.all_views, pretty=True).split("\n")
     texts = [literal(line + "\n" * (at < len(lines))) for at, line in enumerate(lines, 1)]
     blanks = " " * indent
-    arguments = [f"\n{blanks}".join(texts), *(f"{name}={name}" for name in views)]
+    arguments = [f"\n{blanks}".join(texts), *views]
     return "\n" + "".join(f"{blanks}{argument},\n" for argument in arguments) + blanks[4:]

@@ -335,5 +335,7 @@ def _check_forced(plan: Plan) -> None:
         raise OptionError("sort=worker needs a partition key or time slices, and this plan has none")
     if strategy.parallel == "files" and plan.scan.stays is None:
         raise OptionError("parallel=files needs a partition key, WITHIN, and matches that need no events beyond it")
+    if strategy.scan == "worker" and (plan.scan.stays is None or strategy.sort != "worker"):
+        raise OptionError("scan=worker needs parallel=files and sort=worker, which this plan does not have")
     if strategy.parallel in ("key", "both") and not plan.scan.partition:
         raise OptionError(f"parallel={strategy.parallel} needs a partition key, and this plan has none")

@@ -256,7 +256,9 @@ class Columns:
             yield slices
         # By time alone, keys only order the events of a slice.
         shuffled = by[len(keys) :] if self.plan.strategy.parallel == "time" else by
-        yield Shuffle(shuffled, self.plan.strategy.partitions if shuffled else 1, self.plan.scan.stays)
+        stays, strategy = self.plan.scan.stays, self.plan.strategy
+        read = stays is not None and strategy.sort == "worker" and strategy.scan != "spark"
+        yield Shuffle(shuffled, strategy.partitions if shuffled else 1, stays, read)
         sorted_by = (*by, kernel.time, *self.tie_breaker)
         if self.plan.strategy.sort != "worker":
             yield Sort(sorted_by)

@@ -214,6 +214,8 @@ class Shuffle:
     """How many; None lets Spark choose by size. Without a key, all events are in one."""
     stays: Reach | None = None
     """See `SequenceScan.stays`."""
+    read: bool = False
+    """What stays may be read by the worker, and not by Spark."""
 
 
 @dataclass(frozen=True)

@@ -1,68 +1,112 @@
-"""Which statements run on a stream, and why the others do not.
+"""Which statements run on a stream, how their clauses follow it, and why the others do not.
 
 A row pattern must say when a match is decided, and the rest of the statement must go from row to row: a stream has no
-end at which something could be counted or sorted.
+end at which something could be counted or sorted. So every SELECT begins FROM a stream: a clause from tables, or from
+the matches of another clause, and what is around the clauses from their matches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import Anchor, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
-from sase.compiler.plan.rows import place
-from sase.compiler.plan.statement import PlannedStatement, PlannedView, used_by
+from sase.compiler.plan.row_times import Unfit, lag
+from sase.compiler.plan.rows import RowPlan, leaves_of, place
+from sase.compiler.plan.statement import Followed, PlannedStatement, PlannedView, printed
 
-_AT_REST = "leave it out, or run the statement on tables at rest"
+_AT_REST = "leave it out: a greedy loop takes all rows up to the end of its window; or run it on tables at rest"
 _PER_ROW = "write the matches somewhere, and ask that table"
+_ELSEWHERE = "write the matches of one clause somewhere, and follow them with another"
 
 
-def refuse_on_stream(statement: PlannedStatement) -> None:
-    """Raises all that keeps the statement from running on a stream."""
+def on_stream(statement: PlannedStatement) -> PlannedStatement:
+    """The statement with how each clause follows its stream. Raises all that keeps it from running on one."""
     whole = Span(0, max(len(statement.text.rstrip()), 1))
+    found: list[Diagnostic] = []
     if not statement.views:
         message = "there is no MATCH_RECOGNIZE: a stream of plain SQL is Spark's own"
-        found = [Diagnostic(message, whole, "give the text to spark.sql, over a streaming view")]
-    elif len(statement.views) > 1:
-        found = [_second(statement)]
-    else:
-        (view,) = statement.views
-        found = [*_of_clause(view.plan.clause), *_of_queries(statement, view, whole)]
+        found.append(Diagnostic(message, whole, "give the text to spark.sql, over a streaming view"))
+    followed: list[Followed] = []
+    for view in statement.views:
+        found += _of_clause(view.plan.clause)
+        try:
+            followed.append(_followed(view, statement.views, followed))
+        except Unfit as error:
+            found.append(error.diagnostic)
+            followed.append(Followed(()))
+    found += _of_queries(statement, followed, whole)
     if found:
         raise SaseError(found, statement.text, statement.filename)
+    return _telling(replace(statement, followed=tuple(followed)))
 
 
-def _second(statement: PlannedStatement) -> Diagnostic:
-    """Why there is one clause: of two, one reads the matches of the other, or both stand side by side."""
-    second = statement.views[1]
-    if any(used_by(view.reads, statement.views) for view in statement.views):
-        message = "a stream has one MATCH_RECOGNIZE: matches come when they are decided, and no longer in order"
-        return Diagnostic(
-            message, second.plan.clause.span, "write the matches of one clause somewhere, and follow them with another"
-        )
-    return Diagnostic(
-        "a stream has one MATCH_RECOGNIZE: a second one would read the stream again, tell of late rows twice, and find "
-        "its matches at other times",
-        second.plan.clause.span,
-        "run a statement for each clause, with an output and a checkpoint of its own, and unite or join these",
-    )
+def final_views(statement: PlannedStatement) -> list[PlannedView]:
+    """The clauses whose matches are read by what is around them, and not by other clauses alone."""
+    names = {table.name for table in statement.query.find_all(exp.Table)}
+    return [view for view in statement.views if view.marker in names]
 
 
-def streamed_table(view: PlannedView) -> str | None:
-    """The table that a clause follows: the one that its FROM begins with. None where that is no table."""
-    tree: exp.Expr = view.reads
-    known = {cte.alias.lower(): cte for cte in tree.find_all(exp.CTE)}
-    while True:
-        source = tree.args.get("from_")
-        inner = source.this if source is not None else None
-        if isinstance(inner, exp.Subquery):
-            tree = inner.this
-        elif isinstance(inner, exp.Table) and not inner.db and inner.name.lower() in known:
-            tree = known.pop(inner.name.lower()).this
-        else:
-            return ".".join(part.name for part in inner.parts) if isinstance(inner, exp.Table) and inner.name else None
+def _followed(view: PlannedView, views: Sequence[PlannedView], earlier: Sequence[Followed]) -> Followed:
+    """What a clause follows: the tables that its FROM begins with, or the matches of another clause."""
+    clause = view.plan.clause
+    sources = [source for source, _ in _leading(view.reads)]
+    known = {other.marker: at for at, other in enumerate(views)}
+    inner = [known[source.name] for source in sources if isinstance(source, exp.Table) and source.name in known]
+    if not inner and all(isinstance(source, exp.Table) and source.name for source in sources):
+        return Followed(tuple(dict.fromkeys(map(_full_name, sources))))
+    if not inner:
+        raise Unfit(Diagnostic("a clause on a stream reads a table", clause.span, "name one in FROM"))
+    if len(sources) > 1:
+        message = "a clause on a stream reads tables, or the matches of one other clause"
+        raise Unfit(Diagnostic(message, clause.span, _ELSEWHERE))
+    (at,) = inner
+    behind = earlier[at].behind + lag(view, views[at])
+    return Followed((), views[at], behind)
+
+
+def _telling(statement: PlannedStatement) -> PlannedStatement:
+    """Of the clauses that read the same rows by the same time, one tells which came too late: with the columns that
+    they remember, all of them."""
+    final, tellers = final_views(statement), list[PlannedView]()
+    inner = {view.marker: each.inner for view, each in zip(statement.views, statement.followed, strict=True)}
+    read: set[str] = set()  # without common table expressions that nobody reads
+    for each in final:
+        view: PlannedView | None = each
+        while view is not None:
+            read.add(view.marker)
+            view = inner[view.marker]
+    groups: dict[tuple[str, str], list[int]] = {}
+    for at, (view, followed) in enumerate(zip(statement.views, statement.followed, strict=True)):
+        if followed.inner is None and view.marker in read:
+            key = (printed(view.reads, ()), view.plan.order[0].column.lower())
+            groups.setdefault(key, []).append(at)
+    late: dict[int, tuple[str, ...] | None] = {}
+    for group in groups.values():
+        whole = [at for at in group if statement.views[at].plan.shown != "one row"]
+        choice = whole or group
+        teller = next((at for at in choice if statement.views[at] in final), choice[0])
+        late |= dict.fromkeys(group, ())
+        columns = [name for at in group for name in _remembered(statement.views[at].plan)]
+        late[teller] = None if whole or len(group) == 1 else tuple(dict.fromkeys(columns))
+        if statement.views[teller] not in final:
+            tellers.append(statement.views[teller])
+    told = (replace(each, late=late.get(at)) for at, each in enumerate(statement.followed))
+    return replace(statement, followed=tuple(told), tellers=tuple(tellers))
+
+
+def _remembered(plan: RowPlan) -> Iterator[str]:
+    """The user's columns of a row that a clause with one row per match keeps."""
+    assert plan.worker is not None
+    looked_up = [*plan.look_ups.values(), *(leaf for each in plan.running.values() for leaf in leaves_of(each))]
+    shifts = [shift.column for shift in plan.worker.shifts.values()]
+    ours = {*plan.computed, *plan.terms, *plan.worker.shifts}
+    for name in (*plan.by, *(key.column for key in plan.order), *(each.column for each in looked_up), *shifts):
+        if name is not None and name not in ours:
+            yield name
 
 
 def _of_clause(clause: RowClause) -> Iterator[Diagnostic]:
@@ -124,22 +168,97 @@ _WORDS: dict[str, str] = {
 }
 
 
-def _of_queries(statement: PlannedStatement, view: PlannedView, whole: Span) -> Iterator[Diagnostic]:
-    followed = streamed_table(view)
-    if followed is None:
-        yield Diagnostic("a clause on a stream reads a table", view.plan.clause.span, "name one in FROM")
+def _of_queries(statement: PlannedStatement, followed: Sequence[Followed], whole: Span) -> Iterator[Diagnostic]:
+    if not statement.views:
         return
-    for tree, source in ((view.reads, followed), (statement.query, view.marker)):
-        yield from _not_per_row(tree, source, whole)
-    for table in statement.query.find_all(exp.Table):
-        if table.name.lower() == followed.lower() and table.name != view.marker:
-            yield Diagnostic(f"{followed} is a stream, and is read once", place(table, whole), _PER_ROW)
+    tables = {name.lower() for each in followed for name in each.tables}
+    clauses = {view.marker: view.plan.clause.span for view in statement.views}
+    for view in statement.views:
+        yield from _not_per_row(view.reads, whole)
+        yield from _not_first(view.reads, tables, clauses, whole)
+    yield from _not_per_row(statement.query, whole)
+    elsewhere = list(_not_first(statement.query, tables, clauses, whole))
+    yield from elsewhere or _around(statement.query, tables, clauses, whole)
 
 
-def _not_per_row(tree: exp.Query, source: str, whole: Span) -> Iterator[Diagnostic]:
+def _around(query: exp.Query, tables: set[str], clauses: Mapping[str, Span], whole: Span) -> Iterator[Diagnostic]:
+    """What is around the clauses begins with their matches, each of them once."""
+    read: set[str] = set()
+    for source, way in _leading(query):
+        if source.name not in clauses:
+            message = "this would come with every micro-batch: each SELECT around the clauses begins FROM one of them"
+            if _full_name(source).lower() in tables:
+                message = f"{_full_name(source)} is a stream, and only clauses read it"
+            yield Diagnostic(message, place(source, whole), f"leave it out, or {_PER_ROW}")
+        elif source.name in read:
+            message = "the matches of a clause are read once on a stream"
+            yield Diagnostic(message, place(way[0], whole), "make one SELECT of both, or write the clause twice")
+        read.add(source.name)
+
+
+def _leading(query: exp.Expr) -> Iterator[tuple[exp.Expr, list[exp.Expr]]]:
+    """What a query begins with, each SELECT of a UNION ALL: a table mostly, and the names that lead there."""
+    yield from _leading_of(query, {cte.alias.lower(): cte for cte in query.find_all(exp.CTE)}, [])
+
+
+def _leading_of(
+    query: exp.Expr, known: Mapping[str, exp.CTE], way: list[exp.Expr]
+) -> Iterator[tuple[exp.Expr, list[exp.Expr]]]:
+    match query:
+        case exp.SetOperation():
+            yield from _leading_of(query.left, known, way)
+            yield from _leading_of(query.right, known, way)
+        case exp.Subquery():
+            yield from _leading_of(query.this, known, way)
+        case exp.Select() if (begin := query.args.get("from_")) is not None:
+            yield from _leading_of(begin.this, known, way)
+        case exp.Table() if not query.db and (name := query.name.lower()) in known:
+            others = {each: cte for each, cte in known.items() if each != name}
+            yield from _leading_of(known[name].this, others, [*way, query])
+        case _:
+            yield query, [*way, query]
+
+
+def _full_name(table: exp.Expr) -> str:
+    return ".".join(part.name for part in table.parts) if isinstance(table, exp.Table) else ""
+
+
+def _not_first(tree: exp.Query, tables: set[str], clauses: Mapping[str, Span], whole: Span) -> Iterator[Diagnostic]:
+    """Streams that stand elsewhere than where FROM begins: on the right of a join, or in a condition."""
+    ctes = {cte.alias.lower(): cte for cte in tree.find_all(exp.CTE)}
+    begins = list(_leading(tree))
+    inside = [way for cte in ctes.values() for _, way in _leading_of(cte.this, ctes, [])]
+    leading = {id(node) for way in (*(way for _, way in begins), *inside) for node in way}
+    of_matches = any(source.name in clauses for source, _ in begins)
+
+    def streams(table: exp.Table, seen: frozenset[str] = frozenset()) -> Iterator[exp.Table]:
+        name = _full_name(table).lower()
+        if name in ctes and name not in seen:
+            for each in ctes[name].this.find_all(exp.Table):
+                yield from streams(each, seen | {name})
+        elif name in tables or name in clauses:
+            yield table
+
+    for table in tree.find_all(exp.Table):
+        found = [] if id(table) in leading else list(streams(table))
+        if not found:
+            continue
+        message = "a stream stands where FROM begins, and nowhere else"
+        help = f"let FROM begin with the stream; or {_PER_ROW}"
+        if table.find_ancestor(exp.Join):
+            message = "a stream stands on the left of a join, and a table at rest on the right"
+            if of_matches and found[0].name in clauses:
+                message = "matches of two clauses come at times of their own, and a stream does not join them"
+                help = "write them to two tables, with a statement for each clause, and join these"
+        yield Diagnostic(message, clauses.get(table.name) or place(table, whole), help)
+
+
+def _not_per_row(tree: exp.Query, whole: Span) -> Iterator[Diagnostic]:
     for node in tree.walk():
-        if isinstance(node, exp.SetOperation):
-            yield Diagnostic("a stream has no UNION, INTERSECT or EXCEPT", place(node, whole), _PER_ROW)
+        if isinstance(node, exp.SetOperation) and (not isinstance(node, exp.Union) or node.args.get("distinct")):
+            words = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
+            message = f"{words} compares all rows, and a stream has no end"
+            yield Diagnostic(message, place(node, whole), "UNION ALL goes from row to row; or " + _PER_ROW)
         elif isinstance(node, exp.Select):
             for name, words in _WORDS.items():
                 if part := node.args.get(name):
@@ -147,16 +266,6 @@ def _not_per_row(tree: exp.Query, source: str, whole: Span) -> Iterator[Diagnost
         elif isinstance(node, exp.AggFunc | exp.Window) and not isinstance(node.parent, exp.Window):
             what = "a window function" if isinstance(node, exp.Window) else "an aggregate"
             yield Diagnostic(f"{what} needs all rows, and a stream has no end", place(node, whole), _PER_ROW)
-        elif isinstance(node, exp.Join):
-            yield from _of_join(node, source, whole)
-
-
-def _of_join(join: exp.Join, source: str, whole: Span) -> Iterator[Diagnostic]:
-    """The other side of a join is at rest: what is joined to each row does not depend on the others."""
-    if join.side.upper() in ("RIGHT", "FULL"):
-        message = f"{join.side.upper()} JOIN needs all rows, and a stream has no end"
-        yield Diagnostic(message, place(join, whole), "use JOIN or LEFT JOIN, with the table at rest on the right")
-    for table in join.this.find_all(exp.Table):
-        if table.name.lower() == source.lower():
-            message = "a stream stands on the left of a join, and a table at rest on the right"
-            yield Diagnostic(message, place(table, whole), "let FROM begin with the stream")
+        elif isinstance(node, exp.Join) and node.side.upper() in ("RIGHT", "FULL"):
+            message = f"{node.side.upper()} JOIN needs all rows, and a stream has no end"
+            yield Diagnostic(message, place(node, whole), "use JOIN or LEFT JOIN, with the table at rest on the right")

@@ -24,6 +24,21 @@ class PlannedView:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """How a clause follows a stream: the one of the same place in the statement."""
+
+    tables: tuple[str, ...]
+    """The tables that are followed,"""
+    inner: PlannedView | None = None
+    """or the clause whose matches are."""
+    behind: int = 0
+    """How far behind the watermark it works, in ticks: so long after their time may these matches come."""
+    late: tuple[str, ...] | None = None
+    """The columns of a row that came too late; None for those that are remembered, and no column where another clause
+    tells of the same rows."""
+
+
+@dataclass(frozen=True)
 class PlannedJoin:
     """A SELECT's FROM, JOIN and WHERE that became a pattern, what its events are read by, and how it is evaluated."""
 
@@ -55,10 +70,19 @@ class PlannedStatement:
     views: tuple[PlannedView, ...]
     joins: tuple[PlannedJoin, ...] = ()
     left: tuple[LeftAlone, ...] = ()
+    followed: tuple[Followed, ...] = ()
+    """On a stream, for each of the views."""
+    tellers: tuple[PlannedView, ...] = ()
+    """Of clauses that only others read, those that tell of late rows."""
 
     @property
     def all_views(self) -> tuple[PlannedView | PlannedJoin, ...]:
         return (*self.views, *self.joins)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The tables that are followed."""
+        return tuple(dict.fromkeys(table for each in self.followed for table in each.tables))
 
     @property
     def ordered(self) -> bool:

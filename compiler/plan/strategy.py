@@ -15,6 +15,7 @@ NEGATIONS = ("auto", "stack", "anti-join")
 PLACES = ("auto", "after", "before")
 PARALLELISMS = ("auto", "files", "key", "time", "both")
 SORTS = ("auto", "worker", "spark")
+SCANS = ("auto", "worker", "spark")
 TELLINGS = ("auto", "slices", "before")
 
 
@@ -42,6 +43,8 @@ class Strategy:
     """Where a pattern is no sequence: in which blocks its events are brought together, `((a b)(c d))`."""
     sort: str = "auto"
     """Who sorts the events of a partition by key and time: the Python `worker` that runs the kernel, or `spark`."""
+    scan: str = "auto"
+    """Who reads what large files in the order of time have: the `worker`, wherever it can, or `spark`."""
     arrivals: str = "auto"
     """Where `avg*` is found out: in the kernel's worker, whose events come by time `slices`, or `before` all else."""
     partitions: int | None = None
@@ -54,6 +57,7 @@ class Strategy:
         _one_of("negation_place", self.negation_place, PLACES)
         _one_of("parallel", self.parallel, PARALLELISMS)
         _one_of("sort", self.sort, SORTS)
+        _one_of("scan", self.scan, SCANS)
         _one_of("arrivals", self.arrivals, TELLINGS)
         if self.equivalence_attribute is not None and self.equivalence_kind not in ("pais", "multi-pais"):
             raise OptionError(f"equivalence={self.equivalence_kind} takes no attribute: pais and multi-pais do")

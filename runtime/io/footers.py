@@ -26,9 +26,10 @@ _MICROSECONDS = {"milliseconds": 1_000, "microseconds": 1}
 
 
 @dataclass(frozen=True)
-class _RowGroup:
+class RowGroup:
     """The times of some rows of a file, and at which byte the middle of these is: Spark reads them with that byte."""
 
+    number: int
     middle: int
     first: int
     last: int
@@ -50,11 +51,11 @@ def parts(frame: DataFrame, time: str) -> list[Part] | None:
     splits, column = _splits(frame), _own_column(frame.select(time))
     if splits is None or column is None:
         return None
-    footers, found = dict[str, list[_RowGroup] | None](), list[Part]()
+    footers, found = dict[str, list[RowGroup] | None](), list[Part]()
     for task, path, start, end in splits:
         name = str(path)
         if name not in footers:
-            footers[name] = _row_groups(frame, path, column)
+            footers[name] = _looked_up(frame, path, column)
         if (groups := footers[name]) is None:
             return None
         if here := [group for group in groups if start <= group.middle < end]:
@@ -90,10 +91,10 @@ def _own_column(frame: DataFrame) -> StructField | None:
     return frame.schema[0] if (there.name(), there.exprId().id()) in own else None
 
 
-def _row_groups(frame: DataFrame, path: Any, time: StructField) -> list[_RowGroup] | None:
+def _looked_up(frame: DataFrame, path: Any, time: StructField) -> list[RowGroup] | None:
     try:
         metadata = _metadata(frame, path)
-        return list(_described(metadata, time.name, time.dataType))
+        return list(row_groups(metadata, time.name, time.dataType))
     except (pa.ArrowException, LookupError, PySparkException, Py4JError):
         return None  # whoever reads the file will say what is wrong with it
 
@@ -119,7 +120,7 @@ def _metadata(frame: DataFrame, path: Any) -> pq.FileMetaData:
     return pq.read_metadata(pa.BufferReader(end))
 
 
-def _described(metadata: pq.FileMetaData, time: str, kind: object) -> Iterator[_RowGroup]:
+def row_groups(metadata: pq.FileMetaData, time: str, kind: object) -> Iterator[RowGroup]:
     """LookupError where the file does not say."""
     column = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}[time]
     unit = _ticks(metadata.schema.column(column), kind)
@@ -133,7 +134,7 @@ def _described(metadata: pq.FileMetaData, time: str, kind: object) -> Iterator[_
             raise LookupError(time)
         if known.null_count < group.num_rows:
             first, last = known.min_raw * unit, known.max_raw * unit
-            yield _RowGroup(middle, first, last, group.num_rows - known.null_count)
+            yield RowGroup(at, middle, first, last, group.num_rows - known.null_count)
 
 
 def _ticks(column: pq.ColumnSchema, kind: object) -> int:

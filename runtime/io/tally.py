@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -72,27 +72,43 @@ class Tally:
     """
 
     def __init__(self, strict: bool = False) -> None:
-        self._strict = strict
+        self.strict = strict
         self._name = f"sase {uuid4()}"
         self._observation = Observation(self._name)
-        self._metrics: list[Column] = []
         self._watched: Watched | None = None
         self._metered: Metered | None = None
+        self.read: int | None = None
+        """How many events of any type there were, if it was not Spark that has read them."""
 
     def watch(self, united: DataFrame, events: Events, source: Source) -> DataFrame:
         """The events, counted as they pass. One with several flaws counts for the first of them."""
-        sound: list[str] = []
-        self._watched, self._metrics = (united, events, source), [F.expr("count(1) AS all"), *_seen(source)]
-        for words, flaw in flaws(united, source).items():
-            self._metrics.append(F.expr(f"count_if({' AND '.join([*sound, flaw])}) AS {quoted(words)}"))
-            sound.append(f"NOT ({flaw})")
-        if not self._strict and not is_remote() and all(is_large_and_columnar(frame) for _, frame in pairs(events)):
+        self._watched = united, events, source
+        if not self.strict and not is_remote() and all(is_large_and_columnar(frame) for _, frame in pairs(events)):
             meter = Meter(flaws(united, source))
             self._metered = Metered(meter)
             _listener(united).expect(self._name, Expected(self.watched, self._metered))
             return meter.watched(united)
-        observed = united.observe(self._observation, *self._metrics)
-        return observed.where(_flawless(united, source)) if self._strict else observed
+        observed = united.observe(self._observation, *_metrics(united, source))
+        return observed.where(_flawless(united, source)) if self.strict else observed
+
+    def counted_elsewhere(
+        self, rows: DataFrame, read: int, counted: Callable[[], tuple[int, frozenset[str]] | None]
+    ) -> DataFrame:
+        """The rows that stand for the events in a plan, where these are read, and counted, by others. They have no
+        flaws; `counted` says how many of those that are `read` are of the query's types, and which types there are."""
+        united, _, source = self.watched
+
+        def seen() -> dict[str, int] | None:
+            if (found := counted()) is None:
+                return None
+            count, types = found
+            return {"all": count, **_bits_of(types, source)}
+
+        if self._metered is None:
+            self._metered = Metered(Meter(flaws(united, source)))
+            _listener(united).expect(self._name, Expected(self.watched, self._metered))
+        self.read = read
+        return self._metered.meter.elsewhere(rows, seen)
 
     @property
     def watched(self) -> Watched:
@@ -103,12 +119,12 @@ class Tally:
         """The counts, once the first action is over. Waits for it."""
         united, events, source = self.watched
         if self._metered is not None and (seen := self._metered.wait()) is not None:
-            return _counts(seen, source, _absent(events, source))
+            return _counts(seen, source, None if _tells_types(seen) else _absent(events, source))
         try:
             return _counts(self._observation.get, source)
         except Exception:
             # Spark saw that there are no matches and dropped the rest of the plan: the events are counted on their own.
-            return _counts(united.agg(*self._metrics).collect()[0].asDict(), source)
+            return _counts(united.agg(*_metrics(united, source)).collect()[0].asDict(), source)
 
     def rejected(self) -> DataFrame:
         """The events that could not take part, with the reason. They are read once more."""
@@ -129,6 +145,15 @@ class Tally:
         # Spark Connect fills a mapping, as long as there is a DataFrame with the observation.
         waiting = [self._observation.get, ref(self._observation), self.watched]
         threading.Thread(target=_wait, args=waiting, name="sase-tally", daemon=True).start()
+
+
+def _metrics(united: DataFrame, source: Source) -> list[Column]:
+    """All events, the types that they have, and how many have each flaw and none of those before it."""
+    found, sound = [F.expr("count(1) AS all"), *_seen(source)], list[str]()
+    for words, flaw in flaws(united, source).items():
+        found.append(F.expr(f"count_if({' AND '.join([*sound, flaw])}) AS {quoted(words)}"))
+        sound.append(f"NOT ({flaw})")
+    return found
 
 
 def _flawless(united: DataFrame, source: Source) -> Column:
@@ -257,12 +282,13 @@ def _wait(numbers: Mapping[str, int], observation: ref[Observation], watched: Wa
 
 def _warn(seen: Mapping[str, int], watched: Watched, every: bool = True, metered: bool = False) -> None:
     _, events, source = watched
-    counts = _counts(seen, source, () if metered else None)
+    look = metered and not _tells_types(seen)
+    counts = _counts(seen, source, () if look else None)
     if counts.rejected:
         logging.getLogger("sase").warning("rejected: %s", counts.rejected)
     if every:
         with suppress(Exception):  # the session has ended
-            if metered:
+            if look:
                 counts = replace(counts, unseen=tuple(_absent(events, source)))
             for text in _unseen_types(counts, events, source):
                 logging.getLogger("sase").warning(text)
@@ -290,6 +316,19 @@ def _seen(source: Source) -> list[Column]:
         F.bit_or(_bit(quoted(source.type), types[start : start + _BITS])).alias(f"{_SEEN}{at}")
         for at, start in enumerate(range(0, len(types), _BITS))
     ]
+
+
+def _bits_of(types: Collection[str], source: Source) -> dict[str, int]:
+    """What `_seen` would have seen."""
+    known = list(source.types)
+    return {
+        f"{_SEEN}{at}": sum(1 << bit for bit, name in enumerate(known[start : start + _BITS]) if name in types)
+        for at, start in enumerate(range(0, len(known), _BITS))
+    }
+
+
+def _tells_types(seen: Mapping[str, int]) -> bool:
+    return f"{_SEEN}0" in seen
 
 
 def _bit(column: str, types: Sequence[str]) -> Column:

@@ -6,16 +6,30 @@ import gc
 import sys
 from typing import Any
 
+_UNCOUNTED = {"_nrt": False}
+"""numba counts the references to an array wherever one is taken out of a tuple: two atomic instructions each time, and
+three quarters of a search were spent on them. This is the option by which it does not; it is not documented."""
 
-def in_machine_code(function: Any, signature: Any) -> Any:
-    import numba
 
+def in_machine_code(function: Any, signature: Any, *, allocates: bool = True) -> Any:
+    """What `allocates` no array has nobody to free one, and counts no references."""
+    options = {} if allocates else _UNCOUNTED
     try:
-        return numba.njit(signature, cache=True, nogil=True)(function)
-    except RuntimeError:  # nowhere to keep the cache
-        return numba.njit(signature, nogil=True)(function)
+        return _compiled(function, signature, options)
+    except KeyError:  # a numba that has no such option
+        return _compiled(function, signature, {})
     finally:
         _keep_libraries()
+
+
+def _compiled(function: Any, signature: Any, options: dict[str, bool]) -> Any:
+    import numba
+
+    njit: Any = numba.njit
+    try:
+        return njit(signature, cache=True, nogil=True, **options)(function)
+    except RuntimeError:  # nowhere to keep the cache
+        return njit(signature, nogil=True, **options)(function)
 
 
 def _keep_libraries() -> None:

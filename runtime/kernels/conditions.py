@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Labels = NDArray[np.integer[Any]]
 
 (
     LOAD, LOAD_REAL, CONSTANT, NOTHING, COUNT, AGGREGATE, AGGREGATE_REAL, NUMBER, LABEL, TO_REAL,
@@ -98,17 +99,18 @@ NO_TERMS = Terms(_table(0, 0), np.zeros((0, 0)), _table(0, 0), _table(0, 0))
 
 
 def new_trail(conditions: Conditions, rows: int, positions: int, budget: int) -> Trail:
+    """An element is written down before it is looked at, so what there is of each element begins with anything."""
     rows = rows + 1 if len(conditions.program) else 0
     sets, addresses, aggregates = len(conditions.sets), len(conditions.addresses), len(conditions.aggregates)
     deep = len(conditions.program) + 1
     return Trail(
-        choice=_table(rows),
-        last=_table(sets, rows),
-        counts=_table(sets, rows),
-        nth=_table(addresses, rows),
-        whole=_table(aggregates, rows),
-        real=np.zeros((aggregates, rows)),
-        seen=_table(aggregates, rows),
+        choice=np.empty(rows, np.int64),
+        last=np.empty((sets, rows), np.int64),
+        counts=np.empty((sets, rows), np.int64),
+        nth=np.empty((addresses, rows), np.int64),
+        whole=np.empty((aggregates, rows), np.int64),
+        real=np.empty((aggregates, rows)),
+        seen=np.empty((aggregates, rows), np.int64),
         stack=_table(deep),
         stack_real=np.zeros(deep),
         stack_null=_table(deep),
@@ -141,7 +143,7 @@ def _compared(operator: int, order: int) -> int:
 
 
 def _note(
-    conditions: Conditions, terms: Terms, trail: Trail, label: Ints, used: int, depth: int, row: int
+    conditions: Conditions, terms: Terms, trail: Trail, label: Labels, used: int, depth: int, row: int
 ) -> bool:  # fmt: skip
     """Writes down what the trail comes to with the element at `depth`; False if a sum is too large."""
     position, here = label[used + depth], row + depth
@@ -210,7 +212,7 @@ def _element(conditions: Conditions, trail: Trail, address: int, depth: int) -> 
 
 
 def holds(
-    conditions: Conditions, terms: Terms, trail: Trail, label: Ints, used: int, depth: int, row: int, number: int
+    conditions: Conditions, terms: Terms, trail: Trail, label: Labels, used: int, depth: int, row: int, number: int
 ) -> int:  # fmt: skip
     """1 if the last element of the trail meets the condition of its variable, 0 if not; or ERROR."""
     if not _note(conditions, terms, trail, label, used, depth, row):

@@ -6,7 +6,10 @@ the most preferred live position. Since whatever is live can be completed, no st
 
 `live[i] = may[i] & before(live[i + 1])`, where `may[i]` has the positions whose variable the row's symbol bits allow,
 and `before(S)` those behind which one of S may follow, or the match may end. Both are unions over bits, and so are
-looked up byte by byte: one look-up a row for up to 8 positions.
+looked up byte by byte. Where a byte holds all variables, and another all positions, that is one look-up a row on the
+way back, and one on the way forward: what is taken of a list, given what is live. These loops wait for nothing but the
+look-up of the row before. So their tables and sets are small, and an index is made of numbers without a sign: numba
+would look whether it is negative else.
 
 A group may be *open*: more of its rows may follow in a later chunk, or a later micro-batch. What follows is unknown,
 and everything is taken to be possible there. So a walk that ends within the known rows took the right way (what it
@@ -25,7 +28,8 @@ whose starts are decided, so that they are not tried again when more rows have c
 Invariants
 ----------
 Rows are sorted by (group, order). Group g is rows groups[g] .. groups[g + 1]. Positions are numbered from 0; a set of
-them is `words` integers of 64 bits. Lists of positions lie one behind the other in `lists`: list l is
+them is `words` integers of 64 bits, or one byte in a small pattern. The live ones of a row are `width` bytes, in which
+position p is bit p & 7 of byte p >> 3. Lists of positions lie one behind the other in `lists`: list l is
 lists[ends[l] : ends[l + 1]], where l is START, FIRST, or FOLLOW + p.
 """
 
@@ -55,6 +59,13 @@ from sase.runtime.kernels.conditions import (
 from sase.runtime.row_pattern import ACCEPT, RowPattern
 
 Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+POSITIONS = 256
+"""A label is a byte."""
+
+SMALL = 8
+"""Of a small pattern, a byte holds all variables, and another all positions."""
 
 START, FIRST, FOLLOW = 0, 1, 2
 """Places of lists in `Tables.lists`."""
@@ -72,7 +83,8 @@ the match at ROW has no row of; or to that row itself; the search at ROW has spe
 is too large there."""
 
 COVERED, DECIDED = 1, 4
-"""What is marked of a row: it is part of a match; whether a match begins there is decided."""
+"""What is marked of a row: it is part of a match, which is left to others to mark; whether a match begins there is
+decided, which an eager walk marks."""
 
 BEGINNING = -(2**63)
 """`Rows.known`, where nothing is known of the rows to come."""
@@ -82,6 +94,7 @@ class Tables(NamedTuple):
     """A pattern as integers; built by `encode`."""
 
     words: int
+    width: int  # 1 in a small pattern
     symbol_bytes: int
     position_bytes: int
     may: Ints  # [256 * symbol byte + its value, word]
@@ -96,7 +109,10 @@ class Tables(NamedTuple):
     within: int  # 0: no window
     symbol: Ints  # [position]: the bit of its variable
     stuck: int  # 1: what is open when its window ends is wanted, and no match
-    step: Ints  # [256 * list + live positions]: what `walk` takes of a list; empty for more than 8 positions
+    # Of a small pattern; else empty:
+    allowed: Bytes  # [symbol bits]: `may`
+    completed: Bytes  # [live positions of the next row]: `before`, and `accepting`
+    step: NDArray[np.uint16]  # [256 * list + live positions]: 256 * the list behind what `walk` takes; NONE, ACCEPTED
 
 
 class Rows(NamedTuple):
@@ -132,12 +148,15 @@ class Found(NamedTuple):
     start: Ints
     number: Ints
     offset: Ints
-    label: Ints
+    label: Bytes
 
 
 def encode(pattern: RowPattern) -> Tables:
     positions = len(pattern.symbols)
+    if positions > POSITIONS:
+        raise ValueError(f"a pattern has {POSITIONS} positions at most, and not {positions}")
     words = max(1, -(-positions // 64))
+    small = max(positions, len(pattern.variables)) <= SMALL
 
     def bits(numbers: Any) -> int:
         return sum(1 << number for number in numbers)
@@ -159,13 +178,17 @@ def encode(pattern: RowPattern) -> Tables:
     before = [bits(p for p, follow in enumerate(pattern.follow) if q in follow) for q in range(positions)]
     lists = [pattern.start, pattern.start if pattern.first is None else pattern.first, *pattern.follow]
     target = pattern.positions(pattern.skip.variables) if pattern.skip.variables else ()
+    may = table(len(pattern.variables), [bits(pattern.positions((name,))) for name in pattern.variables])
+    behind = table(positions, before)
+    accepting = set_of(p for p, follow in enumerate(pattern.follow) if ACCEPT in follow)
     return Tables(
         words=words,
+        width=1 if small else 8 * words,
         symbol_bytes=-(-max(len(pattern.variables), 1) // 8),
         position_bytes=-(-max(positions, 1) // 8),
-        may=table(len(pattern.variables), [bits(pattern.positions((name,))) for name in pattern.variables]),
-        before=table(positions, before),
-        accepting=set_of(p for p, follow in enumerate(pattern.follow) if ACCEPT in follow),
+        may=may,
+        before=behind,
+        accepting=accepting,
         ending=set_of(pattern.ends),
         hopeful=set_of(_hopeful(pattern)),
         lists=np.array([position for each in lists for position in each], np.int64),
@@ -175,15 +198,16 @@ def encode(pattern: RowPattern) -> Tables:
         within=pattern.within or 0,
         symbol=np.array([pattern.variables.index(symbol) for symbol in pattern.symbols], np.int64),
         stuck=int(pattern.stuck),
-        step=np.array(
-            [_taken(each, live) for each in lists for live in range(256)] if positions <= 8 else [], np.int64
-        ),
+        allowed=may[:, 0].astype(np.uint8) if small else np.zeros(0, np.uint8),
+        completed=(accepting | behind[:, 0]).astype(np.uint8) if small else np.zeros(0, np.uint8),
+        step=np.array([_step(each, live) for each in lists for live in range(256)] if small else [], np.uint16),
     )
 
 
-def _taken(listed: tuple[int, ...], live: int) -> int:
-    """The first position of a list that is live, or ACCEPT if that comes before; NONE if there is none."""
-    return next((each for each in listed if each == ACCEPT or live >> each & 1), NONE)
+def _step(listed: tuple[int, ...], live: int) -> int:
+    """The list behind the first position that is live, or ACCEPTED if that comes before; NONE if there is none."""
+    taken = next((each for each in listed if each == ACCEPT or live >> each & 1), None)
+    return NONE if taken is None else ACCEPTED if taken == ACCEPT else FOLLOW + taken << 8
 
 
 def _hopeful(pattern: RowPattern) -> set[int]:
@@ -194,44 +218,42 @@ def _hopeful(pattern: RowPattern) -> set[int]:
     return found
 
 
-def look_back(tables: Tables, rows: Rows, live: Ints) -> None:
-    """Fills live[row * words + word]."""
+def look_back(tables: Tables, rows: Rows, live: Bytes, sets: Ints) -> None:
+    """Fills live[row * width + byte]; `sets` are the same bytes as words, where the pattern is not small."""
     words, symbol_bytes, position_bytes = tables.words, tables.symbol_bytes, tables.position_bytes
     may, before, accepting, ending, hopeful = tables.may, tables.before, tables.accepting, tables.ending, tables.hopeful
-    symbols, groups = rows.symbols, rows.groups
-    small = symbol_bytes == 1 and position_bytes == 1  # one look-up each
+    symbols, groups, allowed, completed = rows.symbols, rows.groups, tables.allowed, tables.completed
     for g in range(len(groups) - 2, -1, -1):
         unknown = rows.open[g] == 1
-        if small:
-            behind = 0
-            for row in range(groups[g + 1] - 1, groups[g] - 1, -1):
-                allowed = may[symbols[row] & 255, 0]
-                if row == groups[g + 1] - 1:
-                    behind = allowed & (hopeful[0] if unknown else ending[0])
-                else:
-                    behind = allowed & (accepting[0] | before[behind & 255, 0])
+        begin, last = groups[g], groups[g + 1] - 1
+        if tables.width == 1:
+            if last < begin:
+                continue
+            live[last] = allowed[symbols[last] & 255] & (hopeful[0] if unknown else ending[0])
+            behind = live[last]
+            for row in range(last - 1, begin - 1, -1):
+                behind = allowed[symbols[row] & 255] & completed[behind]
                 live[row] = behind
             continue
-        for row in range(groups[g + 1] - 1, groups[g] - 1, -1):
-            last = row == groups[g + 1] - 1
+        for row in range(last, begin - 1, -1):
             for word in range(words):
-                allowed = 0
+                here = 0
                 for byte in range(symbol_bytes):
-                    allowed |= may[256 * byte + (symbols[row] >> 8 * byte & 255), word]
-                if last:
-                    allowed &= hopeful[word] if unknown else ending[word]
-                elif allowed != 0:
-                    completed = accepting[word]
+                    here |= may[256 * byte + (symbols[row] >> 8 * byte & 255), word]
+                if row == last:
+                    here &= hopeful[word] if unknown else ending[word]
+                elif here != 0:
+                    rest = accepting[word]
                     for byte in range(position_bytes):
-                        next_live = live[(row + 1) * words + (byte >> 3)]
-                        completed |= before[256 * byte + (next_live >> 8 * (byte & 7) & 255), word]
-                    allowed &= completed
-                live[row * words + word] = allowed
+                        next_live = sets[(row + 1) * words + (byte >> 3)]
+                        rest |= before[256 * byte + (next_live >> 8 * (byte & 7) & 255), word]
+                    here &= rest
+                sets[row * words + word] = here
 
 
-def reach_back(tables: Tables, rows: Rows, live: Ints, reach: Ints) -> None:
+def reach_back(tables: Tables, rows: Rows, live: Bytes, reach: Ints) -> None:
     """Fills reach[row * positions + position]; `len(symbols) + 1` stands for never."""
-    words, lists, ends = tables.words, tables.lists, tables.ends
+    width, lists, ends = tables.width, tables.lists, tables.ends
     groups, positions = rows.groups, len(tables.skipped_to)
     never = len(rows.symbols) + 1
     for g in range(len(groups) - 2, -1, -1):
@@ -239,7 +261,7 @@ def reach_back(tables: Tables, rows: Rows, live: Ints, reach: Ints) -> None:
             last = row == groups[g + 1] - 1
             for position in range(positions):
                 best = never
-                if live[row * words + (position >> 6)] >> (position & 63) & 1:
+                if live[row * width + (position >> 3)] >> (position & 7) & 1:
                     if last and tables.ending[position >> 6] >> (position & 63) & 1:
                         best = row
                     else:
@@ -254,8 +276,8 @@ def reach_back(tables: Tables, rows: Rows, live: Ints, reach: Ints) -> None:
                 reach[row * positions + position] = best
 
 
-NONE = -2
-"""In `Tables.step`, beside positions and ACCEPT: no way leads on."""
+NONE, ACCEPTED = START << 8, FIRST << 8
+"""In `Tables.step`: no way leads on; the match ends. START and FIRST stand behind no position."""
 
 NO_MATCH, OPEN, SPENT, TOO_LARGE = -1, -2, -3, -4
 """In place of the length of a match: there is no match at this row; that depends on rows to come; the
@@ -263,12 +285,12 @@ budget is spent; a number grew too large."""
 
 
 def _search(
-    tables: Tables, live: Ints, reach: Ints, choices: int, row: int, stop: int, goes_on: bool, bound: int,
-    label: Ints, used: int, conditions: Conditions, terms: Terms, trail: Trail, number: int,
+    tables: Tables, live: Bytes, reach: Ints, choices: int, row: int, stop: int, goes_on: bool, bound: int,
+    label: Bytes, used: int, conditions: Conditions, terms: Terms, trail: Trail, number: int,
 ) -> int:  # fmt: skip
     """The length of the match at this row, where conditions look at the rows that were mapped before: a walk that goes
     back where a row meets no condition. What is not live is not tried, so it goes back for those conditions alone."""
-    words, lists, ends, within = tables.words, tables.lists, tables.ends, tables.within
+    width, lists, ends, within = tables.width, tables.lists, tables.ends, tables.within
     positions = len(tables.skipped_to)
     choice, tried, spent = trail.choice, trail.tried, trail.spent
     depth = 0
@@ -291,7 +313,7 @@ def _search(
             choice[depth] += 1
             if target == -1:
                 return depth
-            if not live[here * words + (target >> 6)] >> (target & 63) & 1:
+            if not live[here * width + (target >> 3)] >> (target & 7) & 1:
                 continue
             if within and reach[here * positions + target] >= bound + (goes_on and bound == stop):
                 continue
@@ -316,7 +338,7 @@ def _search(
 
 
 def _stuck(
-    tables: Tables, symbols: Ints, row: int, bound: int, undecided: bool, label: Ints, used: int,
+    tables: Tables, symbols: Ints, row: int, bound: int, undecided: bool, label: Bytes, used: int,
     conditions: Conditions, terms: Terms, trail: Trail,
 ) -> int:  # fmt: skip
     """The number of rows up to the end of the window, if what begins at this row is open there. A row fits one position
@@ -350,19 +372,19 @@ def _stuck(
 
 
 def walk(
-    tables: Tables, rows: Rows, live: Ints, reach: Ints, covered: Ints, cursor: Ints, ends_at: Ends, found: Found,
+    tables: Tables, rows: Rows, live: Bytes, reach: Ints, marks: Bytes, cursor: Ints, ends_at: Ends, found: Found,
     conditions: Conditions, terms: Terms, trail: Trail,
 ) -> None:  # fmt: skip
-    """The matches from the cursor on, as many as there is room for; `covered` has COVERED on their rows, and DECIDED on
-    the starts of an eager walk."""
-    words, lists, ends, within = tables.words, tables.lists, tables.ends, tables.within
+    """The matches from the cursor on, as many as there is room for. An eager walk marks the starts that it decides."""
+    width, lists, ends, within = tables.width, tables.lists, tables.ends, tables.within
     skip, skipped_to, positions = tables.skip, tables.skipped_to, len(tables.skipped_to)
     groups, time, count, eager = rows.groups, rows.time, len(rows.groups) - 1, rows.eager == 1
     start, numbers, offset, label = found.start, found.number, found.offset, found.label
     row, group, counted = cursor[ROW], cursor[GROUP], cursor[NUMBER]
     searching = len(conditions.program) > 0
     step = tables.step
-    one_look_up = len(step) > 0 and within == 0
+    one_look_up = width == 1 and within == 0
+    passing = one_look_up and not eager and tables.stuck == 0
     matches, used, status = 0, 0, OVER
     bound = 0  # with a window: the first row behind it
     while group < count:
@@ -374,8 +396,14 @@ def walk(
             group += 1
             counted = rows.number[group] if group < count else 0
             continue
-        if eager and covered[row] & DECIDED:
+        if eager and marks[row] & DECIDED:
             row += 1
+            continue
+        choices = FIRST if row == groups[group] and rows.begun[group] == 0 else START
+        if passing and choices == START and step[live[row]] == NONE:
+            row += 1
+            while row < stop and step[live[row]] == NONE:
+                row += 1
             continue
         goes_on = rows.open[group] == 1 and (within == 0 or time[row] + within > rows.known[group])
         if matches == len(start) or (matches > 0 and used + stop - row > len(label)):
@@ -385,7 +413,6 @@ def walk(
             bound = max(bound, row)
             while bound < stop and 0 <= time[bound] - time[row] < within:
                 bound += 1
-        choices = FIRST if row == groups[group] and rows.begun[group] == 0 else START
         length = NO_MATCH
         if tables.stuck == 1:
             length = _stuck(
@@ -412,15 +439,15 @@ def walk(
             # more than all the rest.
             here, length = row, OPEN
             if one_look_up:
-                target = 0
+                at = choices << 8
                 while here < stop:
-                    target = step[(choices << 8) + (live[here] & 255)]
-                    if target < 0:
-                        length = here - row if target == -1 else NO_MATCH
+                    at = step[at + live[here]]
+                    if at <= ACCEPTED:
+                        length = here - row if at == ACCEPTED else NO_MATCH
                         break
-                    label[used + here - row] = target
-                    choices = FOLLOW + target
+                    label[used + here - row] = (at >> 8) - FOLLOW
                     here += 1
+                choices = at >> 8
             while length == OPEN:
                 if here == stop:
                     # Live on the last row of its partition, a match ends there. Else who knows, unless it ends anyhow.
@@ -433,7 +460,7 @@ def walk(
                     if target == -1:
                         length = here - row
                         break
-                    if live[here * words + (target >> 6)] >> (target & 63) & 1 and (
+                    if live[here * width + (target >> 3)] >> (target & 7) & 1 and (
                         within == 0 or reach[here * positions + target] < bound + (goes_on and bound == stop)
                     ):
                         label[used + here - row] = target
@@ -447,7 +474,7 @@ def walk(
             row += 1
             continue
         if eager:
-            covered[row] |= DECIDED
+            marks[row] |= DECIDED
         if length == NO_MATCH:
             row += 1
             continue
@@ -468,16 +495,8 @@ def walk(
         matches += 1
         offset[matches] = used
         if length == 0:
-            covered[row] |= COVERED
             row += 1
-            continue
-        if eager:
-            for each in range(row, row + length):
-                covered[each] |= COVERED
-        else:  # nothing else is marked there, and to write is faster than to change
-            for each in range(row, row + length):
-                covered[each] = COVERED
-        if skip == PAST_LAST:
+        elif skip == PAST_LAST:
             row += length
         elif skip == NEXT:
             row += 1
@@ -504,7 +523,7 @@ SWEPT_FIRST, SWEPT_LAST, SWEPT_COUNT = range(3)
 """What `sweep` finds of a set of positions: the first row, the last row, or how many there are."""
 
 
-def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, state: Ints, found: Ints) -> None:
+def sweep(tables: Tables, rows: Rows, live: Bytes, asked: Ints, kinds: Ints, state: Ints, found: Ints) -> None:
     """One match per row: its length, and what is asked of it, for all rows in one pass from the last to the first.
 
     Where a walk goes from a row and a position does not depend on where it began, so the walks from all rows are a
@@ -515,7 +534,7 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
     length, or NO_MATCH or OPEN, then each row number (-1 for none) or count, and then the positions of these rows.
     `state` is [2, position, 1 + 2 * question], for the row at hand and the one behind it, in turn.
     """
-    words, lists, ends, groups = tables.words, tables.lists, tables.ends, rows.groups
+    width, lists, ends, groups = tables.width, tables.lists, tables.ends, rows.groups
     positions, questions = len(tables.skipped_to), len(kinds)
     for g in range(len(groups) - 2, -1, -1):
         stop = groups[g + 1]
@@ -523,7 +542,7 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
         for row in range(stop - 1, groups[g] - 1, -1):
             now, then = row & 1, (row + 1) & 1
             for position in range(positions):
-                if not live[row * words + (position >> 6)] >> (position & 63) & 1:
+                if not live[row * width + (position >> 3)] >> (position & 7) & 1:
                     continue
                 listed, target = FOLLOW + position, NO_MATCH
                 if row + 1 == stop:
@@ -534,7 +553,7 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
                         each = lists[at]
                         if each == -1:
                             break
-                        if live[(row + 1) * words + (each >> 6)] >> (each & 63) & 1:
+                        if live[(row + 1) * width + (each >> 3)] >> (each & 7) & 1:
                             target = each
                             break
                 if target == OPEN or (target >= 0 and state[then, target, 0] == OPEN):
@@ -555,7 +574,7 @@ def sweep(tables: Tables, rows: Rows, live: Ints, asked: Ints, kinds: Ints, stat
             listed, chosen = (FIRST if at_first else START), NO_MATCH
             for at in range(ends[listed], ends[listed + 1]):
                 each = lists[at]
-                if each == -1 or live[row * words + (each >> 6)] >> (each & 63) & 1:
+                if each == -1 or live[row * width + (each >> 3)] >> (each & 7) & 1:
                     chosen = positions if each == -1 else each
                     break
             found[row, 0] = 0 if chosen == positions else chosen if chosen < 0 else state[now, chosen, 0]
@@ -609,20 +628,22 @@ def _compiled() -> dict[str, Any] | None:
     integer, named = types.int64, types.BaseTuple.from_types
     given, given_table = (types.Array(integer, dimensions, "C", readonly=True) for dimensions in (1, 2))
     kept, kept_table, kept_cube = (types.Array(integer, dimensions, "C") for dimensions in (1, 2, 3))
-    numbers = [integer, given, integer, given, integer, given]
-    tables = named([integer] * 3 + [given_table] * 2 + [given] * 5 + numbers, Tables)
+    given_bytes, kept_bytes = (types.Array(types.uint8, 1, "C", readonly=readonly) for readonly in (True, False))
+    small = [given_bytes, given_bytes, types.Array(types.uint16, 1, "C", readonly=True)]
+    numbers = [integer, given, integer, given, integer]
+    tables = named([integer] * 4 + [given_table] * 2 + [given] * 5 + numbers + small, Tables)
     rows = named([given] * 7 + [integer], Rows)
-    ends, found = named([kept] * 2, Ends), named([kept] * 4, Found)
+    ends, found = named([kept] * 2, Ends), named([kept] * 3 + [kept_bytes], Found)
 
     def compiled(function: Any, *arguments: Any) -> Any:
-        return in_machine_code(function, types.void(*arguments))
+        return in_machine_code(function, types.void(*arguments), allocates=False)
 
     return {
         "meets": compiled(_meets, *signatures(types), given, kept),
-        "look_back": compiled(look_back, tables, rows, kept),
-        "reach_back": compiled(reach_back, tables, rows, kept, kept),
-        "sweep": compiled(sweep, tables, rows, kept, given_table, given, kept_cube, kept_table),
-        "walk": compiled(walk, tables, rows, kept, kept, kept, kept, ends, found, *signatures(types)),
+        "look_back": compiled(look_back, tables, rows, kept_bytes, kept),
+        "reach_back": compiled(reach_back, tables, rows, kept_bytes, kept),
+        "sweep": compiled(sweep, tables, rows, kept_bytes, given_table, given, kept_cube, kept_table),
+        "walk": compiled(walk, tables, rows, kept_bytes, kept, kept_bytes, kept, ends, found, *signatures(types)),
     }
 
 
@@ -645,22 +666,24 @@ class Walk:
         self,
         tables: Tables,
         rows: Rows,
-        covered: Ints,
+        marks: Bytes,
         jit: bool = True,
         conditions: Conditions = NO_CONDITIONS,
         terms: Terms = NO_TERMS,
         budget: int = 0,
     ) -> None:
-        """`covered` has what is marked of rows already."""
+        """`marks` has what is marked of rows already."""
         total, positions, groups = len(rows.symbols), len(tables.skipped_to), len(rows.groups) - 1
         self.cursor = np.array([0, 0, rows.number[0], FULL, 0, 0], np.int64)
         self.group_sizes = np.diff(rows.groups)
         self.ends = Ends(np.full(groups, -1), np.zeros(groups, np.int64))
-        self.covered = covered
+        self.marks = marks
         self.trail = new_trail(conditions, total, positions, budget)
-        self._found = Found(*(np.empty(size, np.int64) for size in (total, total, total + 1, 2 * total)))
+        start, number, offset = (np.empty(size, np.int64) for size in (total, total, total + 1))
+        self._found = Found(start, number, offset, np.empty(2 * total, np.uint8))
         self._found.offset[0] = 0
-        live = np.empty(total * tables.words, np.int64)
+        live = np.empty(total * tables.width, np.uint8)
+        sets = live.view(np.int64) if tables.width > 1 else np.empty(0, np.int64)
         reach = np.empty(total * positions if tables.within else 0, np.int64)
         compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
         kernel: Any = compiled or {"look_back": look_back, "reach_back": reach_back, "sweep": sweep, "walk": walk}
@@ -668,17 +691,17 @@ class Walk:
         given: Any = _given if compiled else memoryview
         kept: Any = np.asarray if compiled else memoryview
         self._arguments = [_each(tables, given), _each(rows, given), kept(live), kept(reach)]
-        self._arguments += [kept(covered), kept(self.cursor), _each(self.ends, kept), _each(self._found, kept)]
+        self._arguments += [kept(marks), kept(self.cursor), _each(self.ends, kept), _each(self._found, kept)]
         self._arguments += [_each(conditions, given), _each(terms, given), _each(self.trail, kept)]
         self._kernel, self._given, self._kept = kernel, given, kept
-        kernel["look_back"](*self._arguments[:3])
+        kernel["look_back"](*self._arguments[:3], kept(sets))
         if tables.within:
             kernel["reach_back"](*self._arguments[:4])
 
     def swept(self, asked: Ints, kinds: Ints) -> Ints:
         """What `sweep` finds for each row."""
         tables, rows, live = self._arguments[:3]
-        found = np.empty((len(self.covered), 1 + 2 * len(kinds)), np.int64)
+        found = np.empty((len(self.marks), 1 + 2 * len(kinds)), np.int64)
         state = np.zeros((2, asked.shape[1], found.shape[1]), np.int64)
         self._kernel["sweep"](
             tables, rows, live, self._given(asked), self._given(kinds), *map(self._kept, (state, found))

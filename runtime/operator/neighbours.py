@@ -167,7 +167,7 @@ class _Meeting:
         chunk = _Chunk(self, rows, edges)
         for variable, condition in self.task.meets:
             bit = 1 << self.task.pattern.variables.index(variable)
-            symbols[~chunk.truth(condition).true] &= ~bit
+            symbols &= np.where(chunk.truth(condition).true, -1, ~bit)
         return symbols
 
 

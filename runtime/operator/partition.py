@@ -16,6 +16,8 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.arrivals import told
 from sase.runtime.operator.matcher import Matcher, Task, with_used
+from sase.runtime.operator.memory import keep_memory
+from sase.runtime.operator.reading import with_spans
 from sase.runtime.operator.sorting import in_order
 from sase.runtime.pattern import Combination, Furthest, Totals, match_column, variable_column
 
@@ -26,12 +28,14 @@ def run(
     task: Task, batches: Iterator[pa.RecordBatch], counted: Callable[[list[int]], None] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The matches of a partition. A chunk is at least as long as what it carries along, so all work stays linear."""
+    keep_memory()
     partition = _partition(task)
     whole = _whole(task)
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     if task.names:
         batches = (batch.rename_columns(task.names) for batch in batches)
+    batches = with_spans(task, partition.columns, batches)
     if task.arriving is not None:
         batches = told(task, task.arriving, batches)
     if task.code is not None:

@@ -31,6 +31,7 @@ from sase.runtime.kernels.rows import (
     SWEPT_COUNT,
     SWEPT_FIRST,
     SWEPT_LAST,
+    Bytes,
     Found,
     Ints,
     Rows,
@@ -43,7 +44,7 @@ from sase.runtime.operator.construction import taken
 from sase.runtime.operator.matcher import combined, int64s
 from sase.runtime.operator.neighbours import Neighbours
 from sase.runtime.operator.sorting import in_order
-from sase.runtime.operator.values import Points, Values
+from sase.runtime.operator.values import Points, Values, rows_of
 from sase.runtime.row_pattern import (
     At,
     Classifier,
@@ -145,12 +146,12 @@ class RowMatcher:
         self.program: Program | None = None
         self.conditions: Conditions = NO_CONDITIONS
 
-    def walk(self, chunk: pa.Table, rows: Rows, covered: Ints) -> Walk:
+    def walk(self, chunk: pa.Table, rows: Rows, marks: Bytes) -> Walk:
         terms, budget = NO_TERMS, 0
         if self.task.pattern.running:
             program = self._program(chunk.schema)
             terms, budget = program.encoded(chunk), _LEAST_BUDGET + self.task.steps_per_row * chunk.num_rows
-        return Walk(self.tables, rows, covered, self.task.jit, self.conditions, terms, budget)
+        return Walk(self.tables, rows, marks, self.task.jit, self.conditions, terms, budget)
 
     def time(self, chunk: pa.Table) -> Ints:
         return int64s(chunk, self.task.order[0]) if self.tables.within else np.zeros(0, np.int64)
@@ -163,12 +164,16 @@ class RowMatcher:
 
     def found(self, walk: Walk, chunk: pa.Table, columns: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
         """What is decided. Afterwards, the walk says how far it has come."""
+        unmatched = self.task.shown == "all rows and unmatched rows"
         for found in walk.found():
+            if unmatched:
+                for rows in (found.start, rows_of(found)):  # an empty match covers the row at which it is found
+                    walk.marks[rows] |= COVERED
             yield from self._shown(found, columns)
         self._refuse(walk, chunk)
-        if self.task.shown == "all rows and unmatched rows":
+        if unmatched:
             decided = np.arange(chunk.num_rows) < np.repeat(walk.ends.row, walk.group_sizes)
-            yield from self._unmatched(np.flatnonzero(decided & (walk.covered & COVERED == 0)), columns)
+            yield from self._unmatched(np.flatnonzero(decided & (walk.marks & COVERED == 0)), columns)
 
     def _program(self, schema: pa.Schema) -> Program:
         if self.program is None:
@@ -268,14 +273,14 @@ class RowMatcher:
 class Partition(RowMatcher):
     """A partition on its way through the kernel, chunk by chunk.
 
-    `carried` holds the rows from which on nothing is decided; `covered` tells which of them are part of a match
-    already.
+    `carried` holds the rows from which on nothing is decided; `marks` tells which of them are part of a match already,
+    if rows of none are asked for.
     """
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.carried: list[pa.RecordBatch] = []
-        self.covered: Ints = np.zeros(0, np.int64)
+        self.marks: Bytes = np.zeros(0, np.uint8)
         self.previous: pa.Table | None = None
         """The row before the carried ones; None at the beginning of the partition."""
         self.number = 0
@@ -284,7 +289,7 @@ class Partition(RowMatcher):
 
     @property
     def carried_rows(self) -> int:
-        return len(self.covered)
+        return len(self.marks)
 
     def matches(self, batches: Sequence[pa.RecordBatch], *, final: bool) -> Iterator[pa.RecordBatch]:
         """The matches that the new batches decide; all that are left if no batch follows."""
@@ -298,24 +303,24 @@ class Partition(RowMatcher):
         if self.task.order:
             same = self.tied(chunk, groups)
             self.ties += int(np.count_nonzero(same[max(old - 1, 0) :]))  # those between carried rows are counted
-        covered = np.concatenate([self.covered, np.zeros(total - old, np.int64)])
+        marks = np.concatenate([self.marks, np.zeros(total - old, np.uint8)])
         number = self.number if begun else 0
         symbols = int64s(chunk, self.task.symbols)
         rows = in_one_piece(symbols, groups, self.time(chunk), begun, number, not final)
-        walk, columns = self.walk(chunk, rows, covered), self.columns(chunk)
+        walk, columns = self.walk(chunk, rows, marks), self.columns(chunk)
         if self.questions is not None:
             decided, summaries = self._swept(walk, groups, number, columns)
             yield from summaries
         else:
             yield from self.found(walk, chunk, columns)
             decided, self.number = int(walk.ends.row[-1]), int(walk.ends.number[-1])
-        self._carry(chunk, covered, decided)
+        self._carry(chunk, marks, decided)
 
-    def _carry(self, chunk: pa.Table, covered: Ints, decided: int) -> None:
+    def _carry(self, chunk: pa.Table, marks: Bytes, decided: int) -> None:
         if decided:
             self.previous = chunk.slice(decided - 1, 1)
         self.carried = chunk.slice(decided).to_batches()
-        self.covered = covered[decided:]
+        self.marks = marks[decided:]
 
     def _groups(self, chunk: pa.Table) -> tuple[bool, Ints]:
         """Whether the first row goes on with an earlier group, and where groups begin and end."""

@@ -32,15 +32,20 @@ class Points(NamedTuple):
     until: Ints
 
 
+def rows_of(found: Found) -> Ints:
+    """The row of each element."""
+    lengths = np.diff(found.offset)
+    rows: Ints = np.repeat(found.start - found.offset[:-1], lengths) + np.arange(len(found.label))
+    return rows
+
+
 class Values:
     """The values of some matches of a chunk."""
 
     def __init__(self, pattern: RowPattern, found: Found, columns: Columns, jit: bool) -> None:
         self.pattern, self.found, self.columns, self.jit = pattern, found, columns, jit
-        lengths = np.diff(found.offset)
-        self.row: Ints = np.repeat(found.start - found.offset[:-1], lengths) + np.arange(len(found.label))
-        """The row of each element."""
-        self._places: dict[tuple[str, ...] | None, tuple[Ints, Ints]] = {}
+        self.row = rows_of(found)
+        self._places: dict[tuple[str, ...], tuple[Ints, Ints]] = {}
 
     def at_ends(self) -> Points:
         return Points(np.arange(len(self.found.start)), self.found.offset[1:])
@@ -74,6 +79,8 @@ class Values:
 
     def _of(self, variables: tuple[str, ...] | None) -> tuple[Ints, Ints]:
         """The elements of some variables, and how many of them lie before each element."""
+        if variables is None:
+            return np.arange(len(self.row)), np.arange(len(self.row) + 1)
         if variables not in self._places:
             table = np.zeros(len(self.pattern.symbols), np.bool)
             table[list(self.pattern.positions(variables))] = True
@@ -100,10 +107,11 @@ class Values:
         places, before = self._of(measure.variables)
         if measure.column is not None:
             column = self.columns[measure.column]
-            there = taken(column, self.row[places]).is_valid().to_numpy(zero_copy_only=False)
-            chosen = np.zeros(len(self.row), np.bool)
-            chosen[self._new(places[there], column) if measure.distinct else places[there]] = True
-            places, before = _counted(chosen)
+            if column.null_count or measure.distinct:
+                there = taken(column, self.row[places]).is_valid().to_numpy(zero_copy_only=False)
+                chosen = np.zeros(len(self.row), np.bool)
+                chosen[self._new(places[there], column) if measure.distinct else places[there]] = True
+                places, before = _counted(chosen)
         low, high = before[begin], before[end]
         if measure.function == "count":
             return pa.array(high - low)
@@ -113,18 +121,20 @@ class Values:
         if empty.all():
             return pa.nulls(len(empty), kind)
         last = np.where(empty, 0, high - 1)
-        values = taken(column, self.row[places])
+        rows = self.row[places]
+        values = taken(column, rows)
         if measure.function in ("min", "max"):
             best = _best(values, self._heads(places), measure.function == "max", self.jit)
-            return _take(column, self.row[places][best[last]], empty)
+            return _take(column, rows[best[last]], empty)
         sums = _sums(values, self._heads(places), measure, self.jit)
         if measure.function == "sum":
             return _masked(sums, last, empty, kind)
         return _averages(sums, last, empty, high - low, kind)
 
     def _matches(self, places: Ints) -> Ints:
-        """The number of the match that each element is of, from 1."""
-        return np.searchsorted(self.found.offset, places, side="right")
+        """The match that each element is of."""
+        lengths = np.diff(self.found.offset)
+        return np.repeat(np.arange(len(lengths)), lengths)[places]
 
     def _new(self, places: Ints, column: Any) -> Ints:
         """Of chosen elements, those with a value that their match has not had before."""
@@ -155,7 +165,9 @@ class Values:
 
 
 def _counted(chosen: NDArray[np.bool]) -> tuple[Ints, Ints]:
-    return np.flatnonzero(chosen), np.concatenate([[0], np.cumsum(chosen)])
+    before = np.zeros(len(chosen) + 1, np.int64)
+    np.cumsum(chosen, out=before[1:])
+    return np.flatnonzero(chosen), before
 
 
 def _take(column: Any, rows: Ints, missing: NDArray[np.bool]) -> pa.Array:

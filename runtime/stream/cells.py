@@ -6,6 +6,7 @@ The functions for `mapInArrow` are pickled by value, without an object of this p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -19,6 +20,9 @@ from sase.runtime.stream.worker import CELL_BYTES
 PACKED = "bucket int, kind string, size long, rows binary"
 """What comes out of a bucket: `size` rows of matches or of rejected events; or, of kind `state`, how many events it
 remembers now."""
+
+
+_numbers = count(1)
 
 
 def packer(
@@ -60,10 +64,11 @@ def packer(
             table = table.select(list(range(len(names)))).rename_columns(names)
             good = table.column(reason).is_null().to_numpy()
             if not good.all():
-                bad = table.filter(~good)
-                parts = [bad.column(reason).combine_chunks(), bad.column(record).combine_chunks()]
-                parts.append(structs(bad, list(shown)))
-                yield packed(0, "rejected", pa.table(parts, ["reason", "record", "event"]))
+                if shown:  # else another stream tells of them
+                    bad = table.filter(~good)
+                    parts = [bad.column(reason).combine_chunks(), bad.column(record).combine_chunks()]
+                    parts.append(structs(bad, list(shown)))
+                    yield packed(0, "rejected", pa.table(parts, ["reason", "record", "event"]))
                 table = table.filter(good)
             if not table.num_rows:
                 return
@@ -91,6 +96,8 @@ def packer(
         if any(batch.num_rows for batch in waiting):
             yield from rows(waiting)
 
+    # Else Spark would compute two that are alike once, and what reads the second one would have no watermark.
+    pack.__doc__ = f"The packer with number {next(_numbers)}."
     return pack
 
 

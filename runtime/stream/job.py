@@ -21,8 +21,9 @@ from sase.runtime.io.files import Files, format_of, lies_in
 from sase.runtime.places import Place, placed
 from sase.runtime.session import session
 from sase.runtime.stream.sink import Checkpoint, Places, Sink
-from sase.runtime.stream.ssc import Stream
+from sase.runtime.stream.ssc import Stream, kept_at
 from sase.runtime.stream.status import Line, StatusLine
+from sase.runtime.stream.together import Together
 from sase.runtime.stream.watch import Options
 
 Tables = list[tuple[str | None, DataFrame]]
@@ -90,7 +91,7 @@ def places_of_events(files: Files, arguments: argparse.Namespace, source: Source
 
 
 def run_until_stopped(
-    follow: Callable[[SparkSession, Options], Stream],
+    follow: Callable[[SparkSession, Options], Stream | Together],
     sources: Callable[[Files], Sequence[str]],
     arguments: argparse.Namespace,
     *,
@@ -158,7 +159,7 @@ class Outlet:
         checkpoint = Checkpoint(arguments.checkpoint, made_of)
         return cls(arguments, places, checkpoint, checkpoint.fits(files, places))
 
-    def start(self, stream: Stream, spark: SparkSession, name: str) -> tuple[Any, Sink]:
+    def start(self, stream: Stream | Together, spark: SparkSession, name: str) -> tuple[Any, Sink]:
         arguments, places, checkpoint = self.arguments, self.places, self.checkpoint
         if places.out:
             output.refuse_misfits(stream.matches(), places.out, places.format)
@@ -166,6 +167,7 @@ class Outlet:
         writer = stream.packed.writeStream.foreachBatch(sink.write).queryName(name)
         if checkpoint.place:
             writer = writer.option("checkpointLocation", checkpoint.place)
+            kept_at(spark, Files(spark).qualified(checkpoint.place))
         now = arguments.trigger == AVAILABLE_NOW
         writer = writer.trigger(**({"availableNow": True} if now else {"processingTime": arguments.trigger}))
         if not self.resumed:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import count
 from typing import Any
 from weakref import WeakSet
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
@@ -24,6 +27,7 @@ def rejected_schema(schema: StructType, shown: Sequence[str]) -> StructType:
 
 
 _PREFIX = "sase rejected "
+_WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
 _numbers = count(1)
 
 
@@ -35,11 +39,28 @@ def counted(packed: DataFrame) -> DataFrame:
 
 def warn_of_rejected(spark: SparkSession) -> None:
     """Logs how many events were rejected, and types that no event has, as micro-batches tell. Once a session."""
-    from pyspark.sql.streaming.listener import StreamingQueryListener
+    from pyspark.sql.streaming.listener import (
+        JStreamingQueryListener,
+        QueryProgressEvent,
+        StreamingQueryListener,
+        StreamingQueryProgress,
+    )
+
+    class Brief(JStreamingQueryListener):
+        """Has a micro-batch told in one text, as `recentProgress` does. PySpark would ask Java for each of a hundred
+        numbers, after every micro-batch, which takes more of Java's time than a small one has of its own."""
+
+        def onQueryProgress(self, jevent: Any) -> None:
+            progress = StreamingQueryProgress.fromJson(json.loads(jevent.progress().json()))
+            self.pylistener.onQueryProgress(QueryProgressEvent(progress))
 
     types: dict[Any, Types] = {}
 
     class Warning(StreamingQueryListener):
+        @cached_property
+        def _jlistener(self) -> Any:
+            return getattr(SparkContext._jvm, _WRAPPER)(Brief(self))
+
         def onQueryStarted(self, event: Any) -> None: ...
 
         def onQueryIdle(self, event: Any) -> None: ...

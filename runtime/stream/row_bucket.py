@@ -86,6 +86,26 @@ class RowStreamTask(Task):
         return self.order[0]
 
 
+@dataclass(frozen=True)
+class LateTask:
+    """What a bucket is told that has no state: which rows came too late, and nothing else."""
+
+    by: tuple[str, ...]
+    time: str
+    late: tuple[str, ...]
+
+
+class LateBucket:
+    def __init__(self, task: LateTask) -> None:
+        self.task = task
+
+    def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
+        late = None
+        if arrived is not None:
+            late = arrived.filter(int64s(arrived, self.task.time) < watermark).select(list(self.task.late))
+        return Step(late, iter(()), None, None)
+
+
 class RowBucket(RowMatcher):
     """The rows of some keys, on their way through the window."""
 
@@ -176,7 +196,7 @@ class RowBucket(RowMatcher):
             known=known,
             eager=int(self.stream.eager),
         )
-        marks, used = flags[walked] & (COVERED | DECIDED), flags[walked] & USED
+        marks, used = (flags[walked] & (COVERED | DECIDED)).astype(np.uint8), flags[walked] & USED
         walk = self.walk(seen, rows, marks)
         if self.stream.choice is None:
             matches += self.found(walk, seen, self.columns(seen))

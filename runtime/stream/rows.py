@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -17,8 +17,9 @@ from sase.runtime.operator.rows import Task
 from sase.runtime.row_pattern import Condition, Measure, RowPattern, Shift
 from sase.runtime.rows import Options as RowOptions
 from sase.runtime.rows import RowOrder, doubts, output_of, task_of
+from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.rejected import counted, rejected_schema
-from sase.runtime.stream.row_bucket import RowStreamTask
+from sase.runtime.stream.row_bucket import LateTask, RowStreamTask
 from sase.runtime.stream.ssc import Stream, in_state, prepare
 from sase.runtime.stream.watch import Columns, Options, refuse_other_watermark
 from sase.runtime.stream.worker import EPOCH
@@ -39,13 +40,17 @@ def follow_rows(
     before: Mapping[str, Shift] | None = None,
     meets: Mapping[str, Condition] | None = None,
     context: int = 0,
+    late: Sequence[str] | None = None,
+    behind: int | None = None,
     symbols: str = "_sase_symbols",
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
     """The matches of a stream of rows, in the order of their time: `rows.match_rows` on an open stretch of each key.
 
     `before` are columns with values of other rows, which the worker looks up, and `meets` what a row must meet beside
-    its symbol bit, given these. `state` names what the state of a checkpoint is made of.
+    its symbol bit, given these. `late` are the columns of a row that came too late, those that are remembered if it is
+    not given; without any, nothing is told of such rows. `behind` says that the rows are matches of another clause, and
+    how long after their time they may come. `state` names what the state of a checkpoint is made of.
     """
     for text in doubts(pattern, order, shown):
         logging.getLogger("sase").warning(text)
@@ -54,6 +59,9 @@ def follow_rows(
     typed = rows.withColumns({name: F.col(quoted(shift.column)) for name, shift in before.items()})
     told = task_of(typed, pattern, order, values, shown=shown, symbols=symbols, options=RowOptions())
     needed = dict.fromkeys([*told.names, *(shift.column for shift in before.values())])
+    spelled = {name.lower(): name for name in rows.columns}
+    if late is None:
+        late = [name for name in needed if not name.startswith("_sase_")]
     task = in_stream(
         told,
         options,
@@ -61,11 +69,18 @@ def follow_rows(
         shifts=tuple(before.items()),
         meets=tuple((meets or {}).items()),
         context=context,
-        late=tuple(name for name in needed if not name.startswith("_sase_")),
+        late=tuple(spelled[name.lower()] for name in late if name.lower() in spelled),
+        behind=behind or 0,
     )
     time_kind = kind_of_time(rows, task.time)
     columns = Columns(task.time, symbols, "_sase_reason", "_sase_record", "_sase_clock", "_sase_bucket")
-    watched = _watched(rows.select(*(F.col(quoted(name)) for name in task.names)), columns, time_kind, options)
+    carried = rows.select(*(F.col(quoted(name)) for name in dict.fromkeys([*task.names, *task.late])))
+    if behind is None:
+        watched = _watched(carried, columns, time_kind, options)
+    else:
+        # They tell no time that their own rows did not tell, and are never late.
+        timely = F.col(symbols).bitwiseOR(F.lit(TIMELY))
+        watched = _tagged(carried, columns, time_kind).withColumn(symbols, timely)
     return found_in_state(watched, typed, task, columns, time_kind, state, options, finish, bootstrap)
 
 
@@ -100,8 +115,15 @@ def found_in_state(
         more = matches.columns[len(names) :]
         return finish(matches.toDF(*(name for name, _ in names), *more).drop(names[-1][0]))
 
+    def only_late() -> Stream:
+        told = dict.fromkeys([*task.by, task.time, *task.late, columns.reason, columns.record])
+        rows = watched.select(*(F.col(quoted(name)) for name in told))
+        late = LateTask(task.by, task.time, task.late)
+        packed = in_state(rows, late, columns, buckets, f"late {state}", time_kind, bootstrap, task.late)
+        return Stream(counted(packed), found, rejected, named, None, buckets, time_kind)
+
     rejected = rejected_schema(watched.schema, task.late)
-    return Stream(counted(packed), found, rejected, named, task, buckets, time_kind)
+    return Stream(counted(packed), found, rejected, named, task, buckets, time_kind, only_late)
 
 
 def kind_of_time(rows: DataFrame, time: str) -> str:
@@ -116,13 +138,18 @@ def kind_of_time(rows: DataFrame, time: str) -> str:
     )
 
 
-def _watched(rows: DataFrame, columns: Columns, time_kind: str, options: Options) -> DataFrame:
-    """The rows under a watermark, with the reason why one cannot take part, where it cannot."""
+def _tagged(rows: DataFrame, columns: Columns, time_kind: str) -> DataFrame:
+    """The rows, with the reason why one cannot take part, where it cannot."""
     time = ticks(rows, quoted(columns.time))
     why = F.when(time.isNull(), "without a time")
     if time_kind == "integer":
         why = why.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}")
-    tagged = rows.withColumn(columns.reason, why).withColumn(columns.record, F.lit(None).cast("string"))
+    return rows.withColumn(columns.reason, why).withColumn(columns.record, F.lit(None).cast("string"))
+
+
+def _watched(rows: DataFrame, columns: Columns, time_kind: str, options: Options) -> DataFrame:
+    """The rows under a watermark."""
+    tagged, time = _tagged(rows, columns, time_kind), ticks(rows, quoted(columns.time))
     moment = F.timestamp_micros(time) if time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
     there = F.when(F.col(columns.reason).isNull(), moment)
     clocked = tagged.withColumn(columns.clock, F.coalesce(there, F.timestamp_millis(F.lit(0))))

@@ -16,6 +16,7 @@ from sase.runtime.errors import SaseRunError, explained
 from sase.runtime.io import output
 from sase.runtime.io.files import Files
 from sase.runtime.stream.ssc import Stream
+from sase.runtime.stream.together import Together
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Sink:
     drops a repetition by itself.
     """
 
-    stream: Stream
+    stream: Stream | Together
     spark: SparkSession
     arguments: argparse.Namespace
     places: Places
@@ -119,7 +120,7 @@ class Sink:
     @property
     def remembered(self) -> str:
         """How many events. After a restart, a bucket that has not worked yet may have some."""
-        unknown = self.resumed and len(self.states) < self.stream.buckets
+        unknown = self.resumed and len(self.states) < self.stream.states
         return f"{'≥ ' if unknown else ''}{sum(self.states.values()):,}"
 
     def write(self, packed: DataFrame, batch: int) -> None:

@@ -1,4 +1,4 @@
-"""The front door of a streaming job that was compiled from SQL: one table is followed, the others are at rest."""
+"""The front door of a streaming job that was compiled from SQL: some tables are followed, the others are at rest."""
 
 from __future__ import annotations
 
@@ -24,17 +24,24 @@ from sase.runtime.io.inputs import find, inferred
 from sase.runtime.sql import named, registered
 from sase.runtime.stream.job import run_until_stopped
 from sase.runtime.stream.rows import Options, Stream
+from sase.runtime.stream.together import Together
 
-Follow = Callable[[SparkSession, Options], Stream]
+Follow = Callable[[SparkSession, Options], Stream | Together]
 
 
 def main(
-    follow: Follow, *, name: str, tables: Sequence[str], stream: str, state: str, argv: Sequence[str] | None = None
+    follow: Follow,
+    *,
+    name: str,
+    tables: Sequence[str],
+    streams: Sequence[str],
+    state: str,
+    argv: Sequence[str] | None = None,
 ) -> None:
     """Runs a streaming job from the command line, until it is stopped; exits with 1 where it cannot go on."""
     parser = argparse.ArgumentParser(
-        description=f"Follows {stream} with a query over {', '.join(tables)}. Files must appear at once: write them "
-        "elsewhere, and move them in."
+        description=f"Follows {', '.join(streams)} with a query over {', '.join(tables)}. Files must appear at once: "
+        "write them elsewhere, and move them in."
     )
     add_table_argument(parser)
     add_format_arguments(parser)
@@ -48,28 +55,30 @@ def main(
     add_stream_arguments(parser)
     arguments = parser.parse_args(argv)
     with exiting(arguments.verbose):
-        run_sql_stream(follow, arguments, name=name, stream=stream, state=state)
+        run_sql_stream(follow, arguments, name=name, streams=streams, state=state)
 
 
-def run_sql_stream(follow: Follow, arguments: argparse.Namespace, *, name: str, stream: str, state: str) -> int:
+def run_sql_stream(
+    follow: Follow, arguments: argparse.Namespace, *, name: str, streams: Sequence[str], state: str
+) -> int:
     """Runs until interrupted, or, with --trigger available-now, until all that is there is processed."""
 
-    def followed(spark: SparkSession, options: Options) -> Stream:
+    def followed(spark: SparkSession, options: Options) -> Stream | Together:
         for spec in arguments.table:
-            if _is(spec, stream):
+            if _is(spec, streams):
                 _follow(spark, spec, arguments)
             else:
                 registered(spark, spec, arguments)
         return follow(spark, options)
 
     def sources(files: Files) -> list[str]:
-        return [named(spec)[1] for spec in arguments.table if _is(spec, stream)]
+        return [named(spec)[1] for spec in arguments.table if _is(spec, streams)]
 
     return run_until_stopped(followed, sources, arguments, name=name, state=state)
 
 
-def _is(spec: str, stream: str) -> bool:
-    return named(spec)[0].lower() == stream.lower()
+def _is(spec: str, streams: Sequence[str]) -> bool:
+    return named(spec)[0].lower() in map(str.lower, streams)
 
 
 def _follow(spark: SparkSession, spec: str, arguments: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, StructField, StructType
+from pyspark.sql.utils import is_remote
 
 from sase import __version__
 from sase.runtime.arrivals import number_type
@@ -26,7 +27,7 @@ from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.rejected import counted, rejected_schema
-from sase.runtime.stream.row_bucket import RowStreamTask
+from sase.runtime.stream.row_bucket import LateTask, RowStreamTask
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
 from sase.runtime.stream.worker import BucketTask
@@ -51,6 +52,13 @@ class Stream:
     """What a bucket is told; None where nothing is remembered."""
     buckets: int = 0
     time_kind: str = "timestamp"
+    only_late: Callable[[], Stream] | None = None
+    """Makes a stream that tells of rows that came too late, and finds nothing."""
+
+    @property
+    def states(self) -> int:
+        """How many buckets there are."""
+        return self.buckets
 
     def matches(self, packed: DataFrame | None = None) -> DataFrame:
         return self.finish(unpacked(self.packed if packed is None else packed, "match", self.found))
@@ -141,7 +149,7 @@ def scan_and_construct(
 
 def in_state(
     events: DataFrame,
-    task: StreamTask | RowStreamTask,
+    task: StreamTask | RowStreamTask | LateTask,
     columns: Columns,
     buckets: int,
     state: str,
@@ -174,13 +182,16 @@ def kept_in_state(
 def prepare(spark: SparkSession, buckets: int) -> None:
     """transformWithState keeps its state in RocksDB and speaks protobuf with Python.
 
-    A micro-batch is committed with a log of what it has written, and not with all files of the store.
+    A micro-batch is committed with a log of what it has written, and not with all files of the store. Where checkpoints
+    are local files, they are renamed as such: else Hadoop starts a process, `readlink`, up to eight times for each of
+    them, nearly fifty times for a micro-batch of two partitions.
     """
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise SaseRunError("a stream with state needs the package protobuf: pip install protobuf")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
-    for name, value in {_CHANGELOG: "true", **BATCHES}.items():
+    renames = {_RENAMES: _BY_FILE_SYSTEM} if _keeps_files_here(spark) else {}
+    for name, value in {_CHANGELOG: "true", **renames, **BATCHES}.items():
         spark.conf.set(name, spark.conf.get(name, value) or value)  # unless somebody has set it
     partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
     if partitions > 4 * buckets:
@@ -191,6 +202,23 @@ def prepare(spark: SparkSession, buckets: int) -> None:
         )
 
 
+def _keeps_files_here(spark: SparkSession) -> bool:
+    """Whether all of the session is on this machine, and so is a path that does not say where it is."""
+    if is_remote() or not (spark.sparkContext.master or "").startswith("local"):
+        return False
+    here = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") == "file:///"
+    # Older Sparks have it elsewhere, and do without: what Java does not know, PySpark takes for a package.
+    return here and type(getattr(spark._jvm, _BY_FILE_SYSTEM)).__name__ == "JavaClass"
+
+
+def kept_at(spark: SparkSession, checkpoint: str) -> None:
+    """A checkpoint that turns out to be elsewhere is renamed as Spark would by itself."""
+    if not checkpoint.startswith("file:") and spark.conf.get(_RENAMES, None) == _BY_FILE_SYSTEM:
+        spark.conf.unset(_RENAMES)
+
+
+_RENAMES = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 

@@ -45,12 +45,13 @@ def some(united: DataFrame, source: Source, time: Column) -> Column:
     return F.when((F.col(_FILE_SIZE) < _SMALL) | (F.pmod(F.hash(time), F.lit(_ONE_IN)) == 0), event_type)
 
 
-def typed(events: DataFrame, source: Source) -> DataFrame:
-    """Every micro-batch tells which types of the query it has, and some of all, in the progress of the query."""
+def typed(events: DataFrame, source: Source, event: str) -> DataFrame:
+    """Every micro-batch tells which types of the query it has, and some of all, in the progress of the query. The
+    number of the type is in the struct `event`."""
     listed = F.slice(F.sort_array(F.collect_set(quoted(SOME))), 1, _LISTED).alias("some")
-    which = F.col(quoted(NUMBER))
+    which = F.col(f"{quoted(event)}.{quoted(NUMBER)}")
     named = (F.bool_or(which == at).alias(f"has {name}") for at, name in enumerate(source.types, 1))
-    return events.observe(f"{PREFIX}{next(_numbers)}", listed, *named).drop(NUMBER, SOME)
+    return events.observe(f"{PREFIX}{next(_numbers)}", listed, *named)
 
 
 class Types:

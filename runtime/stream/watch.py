@@ -96,24 +96,44 @@ def watch(
     delay = None if options is None or marked else options.delay(source.time_kind)
     united = unite(events, source, every=True)
     event_type, time = F.col(quoted(source.type)), ticks(united, quoted(source.time))
-    why = reason(united, source)
-    if source.time_kind == "integer":
-        why = F.coalesce(F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"), why)
+    # Both here: from any higher up, Spark would ask for all that is hidden in a row, to find the size of its file.
+    numbered = united.withColumns({NUMBER: number(event_type, source), SOME: some(united, source, time)})
     ours = event_type.isNull() | (F.col(quoted(NUMBER)) != 0)
-    # An event of another type tells what time it is, and nothing else: what is NULL need not be copied from row to row.
-    own = (F.col(name) if name == quoted(source.time) else F.when(ours, F.col(name)) for name in names_of(source))
-    tagged = united.withColumn(NUMBER, number(event_type, source)).select(
-        *(column.alias(name) for column, name in zip(own, (source.type, *source.columns), strict=True)),
-        F.when(ours, why).alias(columns.reason),
-        record(united).alias(columns.record),
-        quoted(NUMBER),
-        some(united, source, time).alias(SOME),
+    valid = time.isNotNull() & ~(ours & _flaw(united, source).isNotNull())
+    if source.time_kind == "timestamp":
+        moment = F.timestamp_micros(time)
+    else:
+        moment, valid = F.timestamp_millis(time + EPOCH), valid & time.between(-EPOCH, EPOCH)
+    # An event of another type tells what time it is, and nothing else. So the row that Spark writes for the watermark
+    # has a time and, of an event of ours, all else in one column: it is narrow, however many the query reads.
+    clocked = numbered.select(
+        F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))).alias(columns.clock),
+        F.when(ours, F.struct(*map(quoted, united.columns), quoted(NUMBER))).alias(_EVENT),
+        quoted(SOME),
     )
-    moment = F.timestamp_micros(time) if source.time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
-    valid = F.col(quoted(source.time)).isNotNull() & F.col(columns.reason).isNull()
-    clocked = tagged.withColumn(columns.clock, F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))))
-    # Both look at every row, and between them nothing is made of it: Spark writes each row once for the two.
-    return typed(clocked if delay is None else clocked.withWatermark(columns.clock, delay), source)
+    seen = clocked if delay is None else clocked.withWatermark(columns.clock, delay)
+    there = f"{quoted(_EVENT)} IS NOT NULL"
+    told = typed(seen.where(_seen(columns, f"{there} OR {quoted(SOME)} IS NOT NULL")), source, _EVENT)
+    own = told.where(there).select(f"{quoted(_EVENT)}.*", columns.clock)
+    return own.select(
+        *names_of(source),
+        _flaw(own, source).alias(columns.reason),
+        record(own).alias(columns.record),
+        columns.clock,
+    )
+
+
+_EVENT = "sase event"
+"""A struct of what is known of an event of ours; NULL for any other."""
+
+
+def _flaw(events: DataFrame, source: Source) -> Column:
+    """Why an event of ours cannot take part; NULL if it can."""
+    why = reason(events, source)
+    if source.time_kind == "timestamp":
+        return why
+    time = ticks(events, quoted(source.time))
+    return F.coalesce(F.when(~time.between(-EPOCH, EPOCH), f"time beyond ±{EPOCH}"), why)
 
 
 def _made(results: Mapping[str | None, DataFrame], source: Source, columns: Columns) -> DataFrame:
@@ -175,8 +195,13 @@ _MARKED = "EventTimeWatermark"
 
 
 def matters(columns: Columns, fills: str) -> str:
-    """The condition of events that travel on: they may fill a state, or must be reported.
+    """The condition of events that travel on: they may fill a state, or must be reported."""
+    return _seen(columns, f"{fills} OR {columns.reason} IS NOT NULL")
+
+
+def _seen(columns: Columns, condition: str) -> str:
+    """The condition, of events that have been seen by the watermark.
 
     Spark would count an event for the watermark only after all filters that do not look at the clock: so this one does.
     """
-    return f"{fills} OR {columns.reason} IS NOT NULL OR {columns.clock} < TIMESTAMP '0001-01-01 00:00:00Z'"
+    return f"{condition} OR {columns.clock} < TIMESTAMP '0001-01-01 00:00:00Z'"

@@ -12,7 +12,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, StreamTask
 from sase.runtime.stream.group_bucket import GroupBucket, GroupTask
-from sase.runtime.stream.row_bucket import RowBucket, RowStreamTask
+from sase.runtime.stream.row_bucket import LateBucket, LateTask, RowBucket, RowStreamTask
 from sase.runtime.stream.totals import TotalsBucket
 
 EPOCH = 1 << 52
@@ -24,14 +24,14 @@ CELL_BYTES = 64 << 10
 
 _NAME = b"sase"
 
-BucketTask = StreamTask | RowStreamTask | GroupTask
+BucketTask = StreamTask | RowStreamTask | LateTask | GroupTask
 
 
 class BucketWorker:
     """One for each task of Spark. `fingerprint` names what the state is made of."""
 
     def __init__(self, task: BucketTask, fingerprint: str, time_kind: str) -> None:
-        self.bucket: Bucket | RowBucket | GroupBucket
+        self.bucket: Bucket | RowBucket | LateBucket | GroupBucket
         self.shown: tuple[str, ...] = ()
         self.behind = 0
         match task:
@@ -39,6 +39,8 @@ class BucketWorker:
                 self.bucket = GroupBucket(task)
             case RowStreamTask():
                 self.bucket, self.behind, self.shown = RowBucket(task), task.behind, task.late
+            case LateTask():
+                self.bucket, self.shown = LateBucket(task), task.late
             case StreamTask():
                 self.bucket = TotalsBucket(task) if isinstance(task.pattern, Totals) else Bucket(task)
                 self.behind, self.shown = task.behind, task.shown
@@ -68,7 +70,7 @@ class BucketWorker:
 
         for kind, size, rows in passed:
             yield _row(bucket, kind, size, rows)
-        if step.late is not None and step.late.num_rows:
+        if self.shown and step.late is not None and step.late.num_rows:
             yield _rows(bucket, "rejected", self._late(step.late))
         for batch in step.matches:
             yield _rows(bucket, "match", pa.Table.from_batches([batch]))

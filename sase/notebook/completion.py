@@ -29,11 +29,13 @@ STRATEGIES = ("SKIP TILL ANY MATCH", "SKIP TILL NEXT MATCH", "PARTITION CONTIGUI
 AFTER = ("AFTER MATCH SKIP PAST LAST ROW", "AFTER MATCH SKIP TO NEXT ROW")
 CLAUSES = ("EVENT", "PATTERN", "WHERE", "WITHIN", "TIMED OUT", "CONSUME EXCLUSIVE", "RETURN", "INTO", "FROM", "SELECT")
 KEYWORDS = (*CLAUSES, *STRATEGIES)
-OPERATORS = ("SEQ(", "AND(", "OR(", "ANY(", "ALL(", "NOT", "first", "last")
+OPERATORS = ("SEQ(", "AND(", "OR(", "OR ALL(", "ANY(", "ALL(", "NOT", "first", "last")
 SELECTING = ("SELECT", "INTO", "FROM", "PARTITION BY", "EVENT", "WHERE", "WITH")
 """The clauses of TelegraphCQ."""
 FOLLOWING = ("FOLLOWS(", "PRECEDES(", "NOTFOLLOWS(", "NOTPRECEDES(", "ANYONE(", "BOTH(")
 CONNECTIVES = ("AND", "OR", "NOT", "BETWEEN", "LIKE", "IN")
+TIMES = ("before(", "elapsed(")
+"""They take variables, and stand in SASE's WHERE."""
 SAMPLE = 10_000
 """Events that are read to find their types, where no catalog tells them."""
 PATIENCE = 3.0
@@ -140,6 +142,8 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
         found[1] or found[6]: [name.strip() for name in (found[2] or found[3] or found[4] or found[5]).split(",")]
         for found in _COMPONENT.finditer(_PREFIX.sub("", pattern[1]) if pattern else "")
     }
+    if moment := re.search(r"\b(?:before|elapsed)\([\w\s,]*?(\w*)$", before, re.IGNORECASE):
+        return moment[1], variables
     if of := re.search(r"(\w+)\.(\w*)$", before):
         types = variables.get(of[1])
         return of[2], known.attributes(types) if types else known.all_attributes
@@ -159,7 +163,7 @@ def in_query(before: str, whole: str, known: Known, namespace: Mapping[str, Any]
         case "":
             return word, KEYWORDS
         case _:
-            return word, [*(f"{name}." for name in variables), *known.all_attributes, *CONNECTIVES, *keywords]
+            return word, [*(f"{name}." for name in variables), *known.all_attributes, *CONNECTIVES, *TIMES, *keywords]
 
 
 _SOURCES = re.compile(r"\bFROM\b(.*?)(?:\b(?:PARTITION|EVENT|WHERE)\b|\Z)", re.IGNORECASE | re.DOTALL)

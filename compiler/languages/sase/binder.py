@@ -4,28 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 from sqlglot import exp
 
 from sase.compiler.core import pattern, scalars
 from sase.compiler.core.aggregates import FUNCTIONS, Aggregate, CountAll
+from sase.compiler.core.arrivals import Arrivals
 from sase.compiler.core.assemble import assemble
-from sase.compiler.core.bound import BoundQuery, Grouping, Loop, Mode, Output, TimeKind, Variable, Window
+from sase.compiler.core.bound import (
+    Apart,
+    Before,
+    BoundQuery,
+    Grouping,
+    Loop,
+    Mode,
+    Output,
+    TimeKind,
+    Variable,
+    Window,
+)
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.missing import Missing, with_escapes
 from sase.compiler.core.names import resolve
+from sase.compiler.core.results import Results
 from sase.compiler.core.schema import attributes, time_kind, time_type
 from sase.compiler.core.spans import at, span_of
+from sase.compiler.core.weights import is_asked
 from sase.compiler.core.windows import window
 from sase.compiler.languages.lengths import given
 from sase.compiler.languages.outputs import outputs
-from sase.compiler.languages.sase import loops
+from sase.compiler.languages.sase import loops, times
 from sase.compiler.languages.sase.syntax import (
     All,
     And,
+    Bounded,
     Component,
     Duration,
     Equivalence,
@@ -37,6 +52,8 @@ from sase.compiler.languages.sase.syntax import (
     Query,
     Seq,
     Some,
+    alternatives,
+    clauses,
     components,
 )
 
@@ -48,11 +65,35 @@ def _spans(node: Pattern) -> Iterator[tuple[Span, Span]]:
             yield node.span, node.span
         case Not(pattern=Component(span=inner)) | All(component=Component(span=inner)):
             yield inner, node.span
-        case Not():
+        case Not() | Bounded():
             yield from _spans(node.pattern)
         case Seq() | And() | Or() | Some():
             for part in node.parts:
                 yield from _spans(part.pattern)
+
+
+def _around(node: Pattern, part: Bounded) -> Iterator[Component]:
+    """What the clauses of a part may speak of outside of it: events that a match has, or those that must not be there
+    together with the part."""
+    if node is part:
+        return
+    match node:
+        case Component():
+            yield node
+        case Not() | Bounded():
+            if isinstance(node, Bounded) or any(each is part for each in clauses(node.pattern)):
+                yield from _around(node.pattern, part)
+        case Seq() | And() | Or() | Some():
+            for operand in node.parts:
+                yield from _around(operand.pattern, part)
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """A part of the pattern with clauses of its own: its variables, and those outside that they may speak of."""
+
+    own: frozenset[str]
+    around: frozenset[str]
 
 
 def _single(event: str, attribute: exp.Expr, collected: bool, span: Span) -> exp.Column:
@@ -71,6 +112,13 @@ def _bottom_up(node: exp.Expr, visit: Callable[[exp.Expr], exp.Expr]) -> exp.Exp
         if changed is not part:
             part.replace(changed)
     return visit(node)
+
+
+_OF_MATCHES = (Arrivals, Results, exp.Anonymous)
+
+
+def _joined(said: list[times.Said]) -> tuple[frozenset[Before], tuple[Apart, ...]]:
+    return frozenset(pair for each in said for pair in each.before), tuple(one for each in said for one in each.apart)
 
 
 def _kind(component: Component) -> object:
@@ -101,14 +149,24 @@ class _Binder:
         """Variables that can be compared with each other."""
         self.collected: frozenset[str] = frozenset()
         self.unknown_types: set[str] = set()
+        self.scope: _Scope | None = None
+        """Where the condition stands that is read; None behind the pattern."""
+        self.where: list[exp.Expr] = []
+        """The parts of WHERE that are conditions on values."""
+        self.inner: list[tuple[exp.Expr, _Scope]] = []
+        """Those of clauses inside the pattern, by number."""
+        self.said: list[times.Said] = []
+        """What WHERE, and clauses inside the pattern, say of times."""
+        self.lasting: TimeKind = "integer"
 
     def bind(self, event: bool) -> BoundQuery:
-        length = self.window_length()
-        bare = isinstance(length, Duration) and all(unit is None for _, unit in length.parts)
-        time = time_type(self.catalog, bare)
-        kind = time_kind(self.catalog, time)
+        length = self.window_length(self.query.within)
+        time = time_type(self.catalog, self.has_bare_length())
+        kind = self.lasting = time_kind(self.catalog, time)
         self.bind_pattern(time)
         returns, into, consume = self.query.returns, self.query.into, self.query.consume
+        exclusive = consume.span if consume and consume.text.upper() == "EXCLUSIVE" else None
+        self.check_doubles(exclusive is not None)
         composite = (returns.composite or into) if returns else None
         return assemble(
             self.query.text,
@@ -119,7 +177,8 @@ class _Binder:
             time_kind=kind,
             variables=list(self.single_variables()),
             shapes=self.shapes,
-            where=list(self.conditions()),
+            where=[condition for part in self.where for condition in self.conditions(part)],
+            inner=list(self.inner_conditions()),
             within=self.window(length, kind),
             returns=None if returns is None else list(self.outputs()),
             composite=composite.text if composite else None,
@@ -127,7 +186,8 @@ class _Binder:
             found=self.found,
             missing=self.missing,
             selection=self.selection,
-            exclusive=consume.span if consume and consume.text.upper() == "EXCLUSIVE" else None,
+            exclusive=exclusive,
+            once=self.once,
             arrays=self.elements,
             empty=frozenset(self.optional),
             timed_out=self.query.timed_out,
@@ -139,6 +199,14 @@ class _Binder:
 
     def error(self, message: str, span: Span, help: str | None = None) -> None:
         self.found.append(Diagnostic(message, span, help))
+
+    def has_bare_length(self) -> bool:
+        """Whether a length of time has no unit, so that time is a number."""
+        scopes: list[Query | Bounded] = [self.query, *clauses(self.query.pattern)]
+        lengths = [self.window_length(each.within) for each in scopes]
+        return any(
+            isinstance(each, Duration) and all(unit is None for _, unit in each.parts) for each in lengths
+        ) or any(any(times.bare(each.where)) for each in scopes if each.where is not None)
 
     # ---- EVENT ----------------------------------------------------------------------------------
 
@@ -189,13 +257,15 @@ class _Binder:
                 case And():
                     return pattern.And(parts(node.parts), node.span)
                 case Or():
-                    return pattern.Or(parts(node.parts), node.span)
+                    return pattern.Or(parts(node.parts), node.span, node.every)
                 case Some():
                     return pattern.Some(node.least, parts(node.parts), node.span)
                 case Not():
                     return pattern.Not(of(node.pattern), node.span)
                 case All():
                     return pattern.All(pattern.Leaf(names[node.component.span], node.component.span), node.span)
+                case Bounded():
+                    return self.bounded(node, of(node.pattern), names)
 
         def parts(operands: tuple[Part, ...]) -> tuple[pattern.Pattern, ...]:
             for part in operands:
@@ -206,6 +276,9 @@ class _Binder:
 
         whole = of(self.query.pattern)
         self.check_shared(whole)
+        self.where, said = self.sorted_parts(self.query.where, None)
+        if said:
+            whole = pattern.Bounded(whole, self.query.span, *_joined(said))
         try:
             self.shapes = pattern.lower(whole)
         except pattern.TooManyBranches as error:
@@ -218,10 +291,140 @@ class _Binder:
         self.found += pattern.collects_nothing(whole)
         self.collected = pattern.collected(self.shapes)
         self.scopes = list(pattern.scopes(self.shapes))
+        self.check_said()
         positive = {name for shape in self.shapes for name in shape.variables}
         self.variables = [
             replace(variable, negated=positive.isdisjoint(self.events_of(variable.name))) for variable in self.variables
         ]
+
+    def bounded(self, node: Bounded, part: pattern.Pattern, names: dict[Span, str]) -> pattern.Pattern:
+        def events(components: Iterator[Component]) -> frozenset[str]:
+            return frozenset(event for each in components for event in self.events_of(names[each.span]))
+
+        own = events(components(node.pattern))
+        scope = _Scope(own, events(_around(self.query.pattern, node)) - own)
+        conditions, said = self.sorted_parts(node.where, scope)
+        numbers = range(len(self.inner), len(self.inner) + len(conditions))
+        self.inner += [(condition, scope) for condition in conditions]
+        length = self.window(self.window_length(node.within), self.lasting)
+        if isinstance(length, Diagnostic):
+            self.found.append(length)
+        ticks = length.ticks if isinstance(length, Window) else None
+        return pattern.Bounded(part, node.span, *_joined(said), ticks, frozenset(numbers))
+
+    def sorted_parts(self, where: exp.Expr | None, scope: _Scope | None) -> tuple[list[exp.Expr], list[times.Said]]:
+        """The parts of a WHERE that are conditions on values, and those that say where events lie in time."""
+        reader = self.reader
+        conditions: list[exp.Expr] = []
+        said: list[times.Said] = []
+        for part in scalars.conjuncts(where) if where is not None else ():
+            before = len(self.found)
+            known = reader.said(part)
+            if known is None and len(self.found) == before:
+                conditions.append(part)
+            elif known is not None and len(self.found) == before:
+                if scope is not None:
+                    self.check_scope({*known.variables}, known.span, scope)
+                said += self.of_events(known)
+        self.said += said
+        return conditions, said
+
+    @property
+    def reader(self) -> times.Reader:
+        names = {variable.name.lower(): variable.name for variable in self.variables}
+        return times.Reader(names, self.catalog.time, self.lasting, self.catalog.parameters, self.found)
+
+    def of_events(self, said: times.Said) -> Iterator[times.Said]:
+        """The same of each event of a repeated variable."""
+        one, other = said.variables
+        for pair in product(self.events_of(one), self.events_of(other)):
+            name = dict(zip((one, other), pair, strict=True))
+            yield times.Said(
+                tuple((name[earlier], name[later]) for earlier, later in said.before),
+                tuple(Apart(name[each.earlier], name[each.later], each.ticks) for each in said.apart),
+                pair,
+                said.span,
+            )
+
+    def check_scope(self, names: set[str], span: Span, scope: _Scope) -> None:
+        """Clauses inside a pattern are about the part that they stand behind."""
+        events = {name: {*self.events_of(name)} for name in names}
+        if not any(each & scope.own for each in events.values()):
+            self.error(
+                "this does not speak of the part of the pattern that it stands behind",
+                span,
+                "write it behind the whole pattern, or behind the part whose events it is about",
+            )
+        for name, each in sorted(events.items()):
+            if not each <= scope.own | scope.around:
+                self.error(
+                    f"{name} is negated or collected elsewhere in the pattern, and cannot be compared with here",
+                    span,
+                    f"say it behind the part that has {name}",
+                )
+
+    def check_said(self) -> None:
+        """What is said of times is said of events that can be compared, and without a contradiction. Branches in which
+        no events can lie like that are left out."""
+        for each in self.said:
+            if not any(set(each.variables) <= scope for scope in self.scopes):
+                one, other = each.variables
+                self.error(
+                    f"nothing has both {one} and {other}",
+                    each.span,
+                    "they stand in different alternatives, or each is negated for itself",
+                )
+        places = [*(each.span for each in self.said), *(each.span for each in clauses(self.query.pattern))]
+        if not places:
+            return
+        has_order = self.catalog.order is not None
+        possible = tuple(each for each in self.shapes if pattern.is_possible(each.before, each.apart, has_order))
+        never = [group.span for shape in self.shapes for group in pattern.never_added(shape)]
+        if not possible or never:
+            self.error(
+                "no events can lie like that",
+                (never or places)[0],
+                "the orders and lengths of time that are asked for contradict each other",
+            )
+        self.shapes = possible or self.shapes
+        if self.runs or self.loops:
+            self.error(
+                "clauses inside the pattern, before() and elapsed() are for all combinations of single events",
+                places[0],
+                "leave them out, or TIMED OUT, the strategy, and what is repeated without a bound",
+            )
+
+    @property
+    def runs(self) -> bool:
+        """Whether a match is a run, or a sequence on its way: it goes from event to event."""
+        strategy = self.query.strategy
+        return self.query.timed_out is not None or (strategy is not None and strategy.text != "skip till any match")
+
+    @property
+    def once(self) -> bool:
+        return not any(shape.ways for shape in self.shapes)
+
+    def check_doubles(self, exclusive: bool) -> None:
+        """With OR ALL, every branch counts for itself: no two of them may be there for a match that OR finds once."""
+        unions = [node for node in alternatives(self.query.pattern) if node.every]
+        if self.once:
+            return
+        if self.selection or exclusive or self.runs or any(part.find(Results) for part in self.where):
+            self.error(
+                "OR ALL keeps doubles, and this query chooses among its matches",
+                unions[0].span,
+                "write OR, or leave out first, last, CONSUME EXCLUSIVE, the strategy and aggregates over results",
+            )
+        for one, other in combinations(self.shapes, 2):
+            alike = one.ways == other.ways and {*one.variables} == {*other.variables}
+            if alike and pattern.is_possible(one.before | other.before, one.apart + other.apart):
+                once = [node.span for node in alternatives(self.query.pattern) if not node.every]
+                self.error(
+                    "OR ALL keeps doubles of the whole pattern, and this alternative would have some, too",
+                    (once or [self.query.span])[0],
+                    "write OR ALL here, too, or let its parts bind different variables",
+                )
+                return
 
     def check_shared(self, whole: pattern.Pattern) -> None:
         """A variable may stand in several branches, for the same events."""
@@ -304,8 +507,7 @@ class _Binder:
 
     # ---- WITHIN ---------------------------------------------------------------------------------
 
-    def window_length(self) -> Duration | Name | None:
-        within = self.query.within
+    def window_length(self, within: Duration | Name | None) -> Duration | Name | None:
         return None if within is None else given(within, self.catalog.parameters)
 
     def window(self, length: Duration | Name | None, kind: TimeKind) -> Window | Diagnostic | None:
@@ -454,6 +656,7 @@ class _Binder:
         if len(self.variables) == 1:
             return self.variables[0]
         declaring = [variable for variable in self.variables if name.lower() in variable.attributes]
+        declaring = [variable for variable in declaring if self.is_own(variable)] or declaring
         positive = [variable for variable in declaring if not variable.negated]
         candidates = positive or declaring
         if len(candidates) == 1:
@@ -468,15 +671,31 @@ class _Binder:
 
     # ---- WHERE ----------------------------------------------------------------------------------
 
-    def conditions(self) -> Iterator[exp.Expr]:
-        if self.query.where is None:
-            return
-        for part in scalars.conjuncts(self.query.where):
-            for expanded in self.expand(part):
-                condition = self.resolve(expanded)
-                if condition is None:
-                    break  # the other pairs of an equivalence test would say the same
-                yield from self.of_each(condition)
+    def conditions(self, part: exp.Expr) -> Iterator[exp.Expr]:
+        for expanded in self.expand(part):
+            condition = self.resolve(expanded)
+            if condition is None:
+                break  # the other pairs of an equivalence test would say the same
+            yield from self.of_each(condition)
+
+    def inner_conditions(self) -> Iterator[tuple[int, exp.Expr]]:
+        """Those of clauses inside the pattern."""
+        for number, (part, scope) in enumerate(self.inner):
+            self.scope = scope
+            if any(not isinstance(node, exp.Anonymous) or is_asked([node]) for node in part.find_all(*_OF_MATCHES)):
+                self.error(
+                    "this is known of whole matches, and a WHERE inside the pattern is about a part of them",
+                    span_of(part),
+                    "write it behind the whole pattern",
+                )
+                continue
+            for condition in self.conditions(part):
+                self.check_scope({*scalars.variables(condition)}, span_of(part), scope)
+                yield number, condition
+        self.scope = None
+
+    def is_own(self, variable: Variable) -> bool:
+        return self.scope is None or not self.scope.own.isdisjoint(self.events_of(variable.name))
 
     def of_each(self, condition: exp.Expr) -> Iterator[exp.Expr]:
         """A condition on a repeated variable holds of each of its events; one that looks back, of all but the first."""
@@ -498,7 +717,8 @@ class _Binder:
         expanded = part.copy()
         for test in list(expanded.find_all(Equivalence)):
             name = test.attribute.name
-            if any(variable.negated and name.lower() in variable.attributes for variable in self.variables):
+            own = filter(self.is_own, self.variables)
+            if any(variable.negated and name.lower() in variable.attributes for variable in own):
                 self.error(
                     f"[{name}] speaks of negated components, too, and cannot stand under OR or NOT",
                     span_of(test),
@@ -515,7 +735,9 @@ class _Binder:
     def equalities(self, test: Equivalence) -> list[exp.Expr]:
         name, span = test.attribute.name, span_of(test)
         declaring = [
-            variable for variable in self.variables if self.catalog.types is None or name.lower() in variable.attributes
+            variable
+            for variable in self.variables
+            if self.is_own(variable) and (self.catalog.types is None or name.lower() in variable.attributes)
         ]
         if not declaring and any(variable.name.lower() == name.lower() for variable in self.variables):
             attribute = test.this.expression.name if isinstance(test.this, exp.Dot) else self.catalog.time
@@ -570,7 +792,9 @@ class _Binder:
             if any(item.expression.find_all(Equivalence)):
                 self.error("an equivalence test has no value to return", item.span, "return an attribute, such as x.id")
             else:
-                items.append(item)
+                before = len(self.found)
+                self.reader.misplaced(item.expression)
+                items += [item] if len(self.found) == before else []
         if returns.aggregates:
             items = [replace(item, expression=self.aggregated(item.expression)) for item in items]
         own = self.query.into is not None

@@ -10,7 +10,7 @@ from sase.compiler.core.names import Parameter
 from sase.compiler.languages.front_end import Bind, Parsed, Result
 from sase.compiler.languages.sase.binder import bind
 from sase.compiler.languages.sase.parser import parse
-from sase.compiler.languages.sase.syntax import Name, Query, components
+from sase.compiler.languages.sase.syntax import Name, Query, clauses, components
 
 
 def read(text: str, filename: str) -> Parsed:
@@ -45,10 +45,10 @@ def _result(query: Query) -> Result | None:
 
 
 def _parameters(query: Query) -> frozenset[str]:
-    window = {query.within.text} if isinstance(query.within, Name) else set()
+    inner = list(clauses(query.pattern))
+    windows = {each.text for each in (query.within, *(part.within for part in inner)) if isinstance(each, Name)}
     expressions = [item.expression for item in query.returns.items] if query.returns else []
     expressions += query.returns.group_by or () if query.returns else ()
-    if query.where is not None:
-        expressions.append(query.where)
+    expressions += [each for each in (query.where, *(part.where for part in inner)) if each is not None]
     values = {node.this.name for expression in expressions for node in expression.find_all(Parameter)}
-    return frozenset(window | values)
+    return frozenset(windows | values)

@@ -19,6 +19,7 @@ from sase.compiler.core.missing import left_out
 from sase.compiler.core.spans import at, span_of
 from sase.compiler.languages.sase.syntax import (
     And,
+    Bounded,
     Component,
     Not,
     Or,
@@ -64,6 +65,8 @@ def misplaced(pattern: Pattern, negated: bool = False) -> Iterator[Diagnostic]:
                 )
         case Not():
             yield from misplaced(pattern.pattern, True)
+        case Bounded():
+            yield from misplaced(pattern.pattern, negated)
         case Seq() | And() | Or() | Some():
             for part in pattern.parts:
                 yield from misplaced(part.pattern, negated)

@@ -26,6 +26,7 @@ from sase.compiler.languages.sase.grammar import parser_of
 from sase.compiler.languages.sase.syntax import (
     All,
     And,
+    Bounded,
     Component,
     Duration,
     Equivalence,
@@ -183,6 +184,10 @@ class Builder:
                 return And(self.parts(tree), span)
             case "disjunction_of":
                 return Or(self.parts(tree), span)
+            case "union_of":
+                return Or(self.parts(tree), span, every=True)
+            case "bounded":
+                return self.bounded(tree)
             case "some":
                 return self.some(tree)
             case "all":
@@ -216,6 +221,23 @@ class Builder:
                 Diagnostic(f"{token} selects a single event", mode.span, "write it before a type: SEQ(first A a, B b)")
             )
         return Part(pattern, mode)
+
+    def bounded(self, tree: Node) -> Bounded:
+        where, within = _child(tree, "where"), _child(tree, "within")
+        if within is not None and (timed_out := _child(within, "timed_out")):
+            self.found.append(
+                Diagnostic(
+                    "TIMED OUT is about whole sequences",
+                    extent(timed_out),
+                    "write it behind the window of the query: EVENT SEQ(A a, B b) WITHIN 10 minutes TIMED OUT",
+                )
+            )
+        return Bounded(
+            self.pattern(_trees(tree)[0]),
+            self.expression(cast(Node, where.children[0])) if where else None,
+            self.window(within) if within else None,
+            extent(tree),
+        )
 
     def some(self, tree: Node) -> Some:
         (token,) = _tokens(tree)

@@ -92,6 +92,8 @@ class And:
 class Or:
     parts: tuple[Part, ...]
     span: Span
+    every: bool = False
+    """`OR ALL`: a match that several parts have is several matches."""
 
 
 @dataclass(frozen=True)
@@ -117,21 +119,44 @@ class All:
     span: Span
 
 
-Pattern = Component | Seq | And | Or | Some | Not | All
+@dataclass(frozen=True)
+class Bounded:
+    """`(SEQ(A a, B b) WHERE a.v < b.v WITHIN 5)`: a part of a pattern with clauses of its own."""
+
+    pattern: Pattern
+    where: exp.Expr | None
+    within: Duration | Name | None
+    span: Span
+
+
+Pattern = Component | Seq | And | Or | Some | Not | All | Bounded
 
 
 def components(pattern: Pattern) -> Iterator[Component]:
     """In the order of the text."""
+    return (part for part in inside(pattern) if isinstance(part, Component))
+
+
+def clauses(pattern: Pattern) -> Iterator[Bounded]:
+    """The parts with clauses of their own."""
+    return (part for part in inside(pattern) if isinstance(part, Bounded))
+
+
+def alternatives(pattern: Pattern) -> Iterator[Or]:
+    return (part for part in inside(pattern) if isinstance(part, Or))
+
+
+def inside(pattern: Pattern) -> Iterator[Pattern]:
+    """The pattern and its parts, outer ones first."""
+    yield pattern
     match pattern:
-        case Component():
-            yield pattern
         case All():
             yield pattern.component
-        case Not():
-            yield from components(pattern.pattern)
+        case Not() | Bounded():
+            yield from inside(pattern.pattern)
         case Seq() | And() | Or() | Some():
             for part in pattern.parts:
-                yield from components(part.pattern)
+                yield from inside(part.pattern)
 
 
 @dataclass(frozen=True)

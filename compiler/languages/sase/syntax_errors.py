@@ -52,6 +52,8 @@ def explained(
     token = error.token
     parser: Any = error.interactive_parser
     accepted = {terminal.removeprefix("_") for terminal in (parser.accepts() if parser else error.expected)}
+    if "RPAR" in accepted:  # a part of a pattern may have clauses of its own, and who needs them knows
+        accepted -= {"WHERE", "WITHIN"}
     expected = [word for terminal, word in (*words.items(), ("$END", "the end of the query")) if terminal in accepted]
     if token.type == "$END":
         end = len(text.rstrip())

@@ -28,10 +28,10 @@ from sase.compiler.core.rows import (
     Window,
     symbols,
 )
+from sase.compiler.core.windows import ticks_of
 from sase.compiler.languages.sql.arrays import CLASSES, FORMULAS, LABELLED, TAKES, over_array
 from sase.compiler.languages.sql.clause import Clause, Named
 from sase.compiler.languages.sql.expressions import ENDS, SEMANTICS, STEPS, parse_expression, place
-from sase.compiler.languages.sql.times import ticks_of
 from sase.compiler.languages.sql.tokens import Tokens, span
 
 _AGGREGATE_CLASSES: dict[type[exp.Expr], str] = {

@@ -11,9 +11,9 @@ from sqlglot import exp
 from sase.compiler.core import pattern, scalars
 from sase.compiler.core.bound import Window
 from sase.compiler.core.errors import Span
+from sase.compiler.core.orders import Order, order_of
 from sase.compiler.languages.sql.aliases import Alias, From, FromReader, Joined, LeftAlone, Tables, Visible
 from sase.compiler.languages.sql.names import Names
-from sase.compiler.languages.sql.orders import Order, order_of
 from sase.compiler.languages.sql.times import Bound, TypeOf, bounds
 
 

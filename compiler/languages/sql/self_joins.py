@@ -17,6 +17,7 @@ from sase.compiler.core.assemble import assemble
 from sase.compiler.core.bound import Apart, BoundQuery, Output, TimeKind, Variable, Window
 from sase.compiler.core.durations import DAY, spelled
 from sase.compiler.core.errors import CatalogError, SaseError, Span
+from sase.compiler.core.orders import Difference, Order, order_of
 from sase.compiler.core.schema import attributes
 from sase.compiler.core.spans import at
 from sase.compiler.core.windows import LONGEST
@@ -33,7 +34,6 @@ from sase.compiler.languages.sql.aliases import (
 from sase.compiler.languages.sql.event_types import EventTypes
 from sase.compiler.languages.sql.existence import Absent, absences, halves
 from sase.compiler.languages.sql.names import Names
-from sase.compiler.languages.sql.orders import Difference, Order, order_of
 from sase.compiler.languages.sql.times import INTEGERS, Bound, bounds
 
 

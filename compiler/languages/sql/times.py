@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Place
-from sase.compiler.core.durations import DAY, SECOND, UNITS, microseconds, parse
+from sase.compiler.core.durations import DAY, SECOND, UNITS
+from sase.compiler.core.windows import ticks_of
 
 TypeOf = Callable[[exp.Column], str | None]
 """The Spark type of a column, and None where it is not known."""
@@ -237,35 +237,3 @@ def _whole(node: exp.Expr) -> int | None:
             return -int(text)
         case _:
             return None
-
-
-_CLOCK = re.compile(r"(-)?(?:(\d+) )?(\d+):(\d\d?)(?::(\d\d?(?:\.\d{1,6})?))?")
-
-
-def ticks_of(node: exp.Interval) -> int | None:
-    """Of a fixed length: months and years have none."""
-    text = node.this.name if isinstance(node.this, exp.Literal) else None
-    if text is None and isinstance(node.this, exp.Neg) and isinstance(node.this.this, exp.Literal):
-        text = f"-{node.this.this.name}"
-    unit = node.args.get("unit")
-    if text is None:
-        return None
-    text = text.strip()
-    if isinstance(unit, exp.IntervalSpan):
-        found = _CLOCK.fullmatch(text)
-        span = f"{unit.this.name} TO {unit.expression.name}".upper()
-        if found is None or span not in ("DAY TO SECOND", "HOUR TO SECOND", "DAY TO MINUTE", "HOUR TO MINUTE"):
-            return None
-        days, hours, minutes, seconds = (Fraction(each or 0) for each in found.groups()[1:])
-        total = ((days * 24 + hours) * 60 + minutes) * 60 * SECOND + seconds * SECOND
-        return int(-total if found[1] else total)
-    parts = [(text, unit.name)] if unit is not None else parse(text) or ()
-    total = Fraction(0)
-    for amount, name in parts:
-        if name is None or name.lower() not in UNITS:
-            return None
-        try:
-            total += microseconds(amount, name)
-        except ValueError:
-            return None
-    return int(total) if parts and total.denominator == 1 else None

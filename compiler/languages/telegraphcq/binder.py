@@ -10,13 +10,12 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.arrivals import Arrivals
-from sase.compiler.core.assemble import MOST_COMPONENTS, check_outputs
+from sase.compiler.core.assemble import MOST_COMPONENTS, as_sequence, check_outputs
 from sase.compiler.core.bound import (
     Apart,
     BoundQuery,
     Branch,
     Derived,
-    Earliest,
     Group,
     Instant,
     Latest,
@@ -27,7 +26,6 @@ from sase.compiler.core.bound import (
     Window,
 )
 from sase.compiler.core.catalog import Catalog
-from sase.compiler.core.durations import spelled
 from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.missing import left_out
@@ -129,7 +127,7 @@ class _Binder:
             self.error(f"a query has at most {MOST_COMPONENTS} events", self.span)
         check_outputs(query, self.found)
         self.stop()
-        return _as_sequence(query)
+        return as_sequence(query)
 
     @property
     def span(self) -> Span:
@@ -318,7 +316,7 @@ class _Binder:
         return None
 
     def is_possible(self, result: Result) -> bool:
-        return possible(result.relation, result.names.values(), self.catalog.order is not None)
+        return possible(result.relation, self.catalog.order is not None)
 
     def check_distinct(self, groups: Iterable[Absent], relation: Relation, around: list[str]) -> None:
         """One event is one variable's, groups included. What an operator does not compare its right side with could be
@@ -331,7 +329,7 @@ class _Binder:
                     if other in group.around.values() or not self.shares_stream(alias, other):
                         continue
                     merged = renamed(whole, name, other)
-                    if possible(merged, {*around, *mine} - {name}, self.catalog.order is not None):
+                    if possible(merged, self.catalog.order is not None):
                         self.error(
                             f"what must not be there could be the very event of {other}, "
                             "which this operator does not compare it with",
@@ -429,7 +427,7 @@ class _Binder:
             relation.apart,
             rest,
             tests,
-            tuple(_group(group, numbers, owned) for group in result.groups),
+            tuple(dict.fromkeys(_group(group, numbers, owned) for group in result.groups)),
             _instant(result.moment),
         )
 
@@ -554,20 +552,6 @@ def _for(condition: exp.Expr, names: Mapping[str, str], variables: Mapping[str, 
 def _instant(moment: Moment | None) -> Instant:
     """No event of a result is later than its instant, so the place of an event is that of the latest one."""
     return Derived(moment.variable, moment.ticks) if moment is not None and moment.derived else Latest()
-
-
-def _as_sequence(query: BoundQuery) -> BoundQuery:
-    """FOLLOWS, NOTFOLLOWS and NOTPRECEDES of streams are sequences with a window, and have their plans."""
-    branch = query.branches[0]
-    lengths = {each.ticks for part in (branch.apart, *(group.apart for group in branch.groups)) for each in part}
-    if len(query.branches) > 1 or len(lengths) != 1:
-        return query
-    (ticks,) = lengths
-    text = spelled(ticks) if query.time_kind == "timestamp" else str(ticks)
-    if branch.instant == Derived(branch.variables[0], ticks):
-        branch = replace(branch, instant=Earliest(ticks))
-    sequence = replace(query, branches=(branch,), within=Window(ticks, text))
-    return sequence if sequence.is_sequence else query
 
 
 def _all_variables(branch: Branch) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count, product
 
+from sase.compiler.core import pattern
 from sase.compiler.core.bound import Apart, Before
 from sase.compiler.core.errors import Diagnostic, Span
 from sase.compiler.languages.telegraphcq.syntax import Event, Expression, Operator, events
@@ -132,7 +133,7 @@ class Lowering:
             if relation is None:
                 continue
             relation = relation & other.relation
-            if not possible(result.relation & relation, {*result.names.values(), *other.names.values()}):
+            if not possible(result.relation & relation):
                 continue
             if not own or any(set(own.values()).isdisjoint(pair) for pair in relation.pairs):
                 self.found.append(
@@ -215,58 +216,19 @@ def _both(one: Relation | None, other: Relation | None) -> Relation | None:
 
 
 def reduced(relation: Relation) -> Relation:
-    """Without what follows from the rest: orders by two others, and bounds by an order or a shorter one."""
-    order = _closure(relation.before)
-    shortest: dict[Before, int] = {}
-    for each in relation.apart:
-        pair = (each.earlier, each.later)
-        shortest[pair] = min(each.ticks, shortest.get(pair, each.ticks))
-    return Relation(
-        frozenset(
-            (one, other)
-            for one, other in relation.before
-            if not any((one, between) in order and (between, other) in order for between, _ in order)
-        ),
-        tuple(
-            Apart(one, other, ticks)
-            for (one, other), ticks in shortest.items()
-            if not (ticks > 0 and (other, one) in order)
-        ),
-        relation.tied,
-    )
+    """Without what follows from the rest: orders by two others, and bounds by an order or a shorter one. What is at one
+    place with another event has its orders, too."""
+    before = relation.before
+    for _ in relation.tied:
+        for one, other in (*relation.tied, *(pair[::-1] for pair in relation.tied)):
+            moved = {(other if a == one else a, other if b == one else b) for a, b in before}
+            before |= {(a, b) for a, b in moved if a != b}
+    order = pattern.closure(before)
+    return Relation(pattern.reduced(before, order), pattern.tightest(relation.apart, order), relation.tied)
 
 
-def _closure(before: frozenset[Before]) -> set[Before]:
-    after = set(before)
-    names = {name for pair in before for name in pair}
-    for between, one, other in product(names, repeat=3):
-        if (one, between) in after and (between, other) in after:
-            after.add((one, other))
-    return after
-
-
-def possible(relation: Relation, names: Iterable[str], has_order: bool = True) -> bool:
-    """Whether there can be events like that: no cycle of the order, and none of differences that is too short.
-
-    With a tie-breaker, an event may be before another one of its time.
-    """
-    nodes = list(dict.fromkeys(names))
-    most: dict[tuple[str, str], int] = {}  # the most that the second can be behind the first
-
-    def say(earlier: str, later: str, length: int) -> None:
-        most[earlier, later] = min(length, most.get((earlier, later), length))
-
-    for one, other in relation.before:
-        say(other, one, 0 if has_order else -1)
-    for each in relation.apart:
-        say(each.earlier, each.later, each.ticks - 1)
-    for between, one, other in product(nodes, repeat=3):
-        if (one, between) in most and (between, other) in most:
-            say(one, other, most[one, between] + most[between, other])
-    if any(most.get((name, name), 0) < 0 for name in nodes):
-        return False
-    order = _closure(relation.before)
-    return not any((name, name) in order for name in nodes)
+def possible(relation: Relation, has_order: bool = True) -> bool:
+    return pattern.is_possible(relation.before, relation.apart, has_order)
 
 
 def renamed(relation: Relation, one: str, other: str) -> Relation:

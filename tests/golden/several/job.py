@@ -187,7 +187,7 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
             ),
             Branch(
                 ("P1", "P2", "B"),
-                before=(("B", "P1"),),
+                before=(("B", "P1"), ("B", "P2")),
                 apart=(Apart("P2", "P1", 1), Apart("P1", "P2", 1), Apart("B", "P1", 3_000_000)),
                 where=((Compare("P1", "person_id", "<", "P2", "person_id"),),),
                 order=(("P1", "P2", "B"), ("P2", "P1", "B")),
@@ -207,10 +207,10 @@ def find_confusion_alert(events: dict[str | None, DataFrame], options: Options |
             ),
             Branch(
                 ("P1", "P2", "B"),
-                before=(("P1", "B"),),
+                before=(("P1", "B"), ("P2", "B")),
                 apart=(Apart("P2", "P1", 1), Apart("P1", "P2", 1), Apart("P1", "B", 3_000_000)),
                 where=((Compare("P1", "person_id", "<", "P2", "person_id"),),),
-                order=(("P2", "P1", "B"), ("B", "P1", "P2")),
+                order=(("B", "P1", "P2"),),
             ),
         ),
         once=False,

@@ -125,4 +125,4 @@ def follow(spark: SparkSession, options: Options) -> Stream:
 
 
 if __name__ == "__main__":
-    main(follow, name="sql_stream", tables=["readings", "places"], stream="readings", state=STATE)
+    main(follow, name="sql_stream", tables=["readings", "places"], streams=["readings"], state=STATE)

@@ -1,8 +1,8 @@
-"""What follows from bounds on differences of times: which row comes before which, and how far apart they can be."""
+"""What follows from bounds on differences of times: which event comes before which, and how far apart they can be."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations, product
 
@@ -50,12 +50,17 @@ class Order:
 
 
 def order_of(names: Sequence[str], differences: Iterable[Difference]) -> Order:
-    """Along shortest paths."""
     most: dict[tuple[str, str], int] = {}
     for earlier, later, ticks in differences:
         most[earlier, later] = min(ticks - 1, most.get((earlier, later), ticks - 1))
+    return Order(tuple(names), shortest(names, most))
+
+
+def shortest(names: Sequence[str], lengths: Mapping[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """The lengths of the shortest paths between any two."""
+    paths = dict(lengths)
     for through, start, end in product(names, names, names):
-        if (start, through) in most and (through, end) in most:
-            way = most[start, through] + most[through, end]
-            most[start, end] = min(way, most.get((start, end), way))
-    return Order(tuple(names), most)
+        if (start, through) in paths and (through, end) in paths:
+            way = paths[start, through] + paths[through, end]
+            paths[start, end] = min(way, paths.get((start, end), way))
+    return paths

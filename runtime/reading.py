@@ -1,0 +1,215 @@
+"""Events that workers read from files themselves: Spark tells each task which span of time it has, and no more.
+
+To hand a row from Spark's scan to Python takes longer than to read it, sort it and look for matches. So where files are
+mostly in the order of time, a worker has them at hand, and all that Spark would compute of a row means the same to
+Arrow, it reads the row groups of its span, and those in reach of it, by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
+from sase.runtime.io.catalyst import Kind, computed, simplified
+from sase.runtime.io.footers import row_groups
+from sase.runtime.io.plans import execution, nodes
+from sase.runtime.operator.expressions import Tree, references
+from sase.runtime.operator.reading import SPAN, Counted, File, Reading, RowGroup, packed
+from sase.runtime.spans import spans
+
+MOST_FILES = 256
+"""Each is asked for its footer before the run."""
+_LENT = "_sase_lent"
+_KINDS: Mapping[Kind, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+_LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
+
+
+_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
+"""Times of files with such a mark are of another calendar."""
+
+
+def in_workers(
+    events: DataFrame,
+    relevant: Callable[[DataFrame], DataFrame],
+    *,
+    back: int,
+    ahead: int,
+    states: str,
+    borrowed: str,
+    sliced: Callable[[DataFrame], DataFrame],
+    slice: str | None,
+) -> DataFrame | None:
+    """A row for each span of time, with what a worker has to know of it in one column, and NULL in those of `sliced`
+    relevant events. None where workers cannot read these, or it would not pay.
+
+    The other arguments are those of `in_place`.
+    """
+    tally, source = tally_of(events), source_of(events)
+    read = uncounted(events)
+    if (tally is not None and tally.strict) or (files := _Files.of(read)) is None:
+        return None
+    some = relevant(read)
+    schema = sliced(some).schema
+    names = [quoted(field.name) for field in schema if field.name != slice]
+    sound, made = computed(read), computed(some.withColumn(_LENT, F.expr(borrowed)).select(*names, _LENT))
+    if sound is None or made is None:
+        return None
+    needed = [sound.columns[name] for name in source.required]
+    asked = {name for tree in (*needed, *sound.where) for name in references(tree)}
+    kinds = {**made.kinds, **{name: sound.kinds[name] for name in sorted(asked)}}
+    if not files.have(kinds):
+        return None
+    complete = files.complete(kinds)
+    if any(sign != "column" or name not in complete for sign, name in needed):
+        return None  # what has a flaw, Spark counts
+    at = sound.columns[source.time][1]
+    groups = files.groups(at, read.schema[source.time].dataType)
+    if not groups or any(max(-group.first, group.last) > FURTHEST for group in groups):
+        return None
+    found = spans(groups, back, ahead, read.sparkSession.sparkContext.defaultParallelism)
+    if found is None:
+        return None
+    columns = {name: simplified(tree, complete) for name, tree in made.columns.items()}
+    lent = columns.pop(_LENT)
+    where = tuple(simplified(tree, complete) for tree in made.where)
+    counts = None if tally is None else read.sparkSession.sparkContext.accumulator({}, _BySpan())
+    reading = Reading(
+        files=files.files,
+        reads=tuple(kinds),
+        words=tuple(_asked((*where, *columns.values()), kinds)),
+        type=sound.columns[source.type][1],
+        time=at,
+        where=where,
+        columns=columns,
+        states=states,
+        lent=lent,
+        slice=slice,
+        sound=() if tally is None else tuple(simplified(tree, complete) for tree in sound.where),
+        counts=counts,
+    )
+    rows = _rows(read.sparkSession, schema, [packed(reading, span, number) for number, span in enumerate(found)])
+    if tally is None or counts is None:
+        return rows
+    read_of_all = sum(group.events for group in groups)
+    return tally.counted_elsewhere(rows, read_of_all, lambda: _added(counts.value))
+
+
+def _rows(spark: SparkSession, schema: StructType, cells: Sequence[bytes]) -> DataFrame:
+    """One for each cell, in a partition of its own."""
+    nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema]
+    each = F.get(F.array(*map(F.lit, cells)), F.col("id").cast("int"))
+    return spark.range(0, len(cells), 1, len(cells)).select(*nothing, each.alias(SPAN))
+
+
+def _asked(trees: Iterable[Tree], kinds: Mapping[str, Kind]) -> set[str]:
+    """The strings of which more is asked than what they are: those that are compared have few values, mostly."""
+    asked = {name for tree in trees if tree[0] != "column" for name in references(tree)}
+    return {name for name in asked if kinds[name] == "string"}
+
+
+class _BySpan(AccumulatorParam[Counted]):
+    """What was counted in each span, however often the span was read."""
+
+    def zero(self, value: Counted) -> Counted:
+        return {}
+
+    def addInPlace(self, value1: Counted, value2: Counted) -> Counted:
+        return value1 | value2
+
+
+def _added(counted: Counted) -> tuple[int, frozenset[str]] | None:
+    """All of them; None if nothing was read."""
+    if not counted:
+        return None
+    return sum(count for count, _ in counted.values()), frozenset().union(*(types for _, types in counted.values()))
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Parquet files at hand, and what their footers say."""
+
+    files: tuple[File, ...]
+    footers: tuple[pq.FileMetaData, ...]
+
+    @classmethod
+    def of(cls, frame: DataFrame) -> _Files | None:
+        """All files of the frame, as Spark has found them; None if some are elsewhere, or Spark has a word on them."""
+        spark, relations = frame.sparkSession, _relations(frame)
+        if len(relations) != 1 or any(spark.conf.get(name, "false") == "true" for name in _LENIENT):
+            return None
+        (relation,) = relations
+        if relation.fileFormat().getClass().getName() != _PARQUET or not relation.partitionSchema().isEmpty():
+            return None
+        places = [urlsplit(place) for place in frame.inputFiles()]
+        if len(places) > MOST_FILES or any(place.scheme != "file" for place in places):
+            return None
+        try:
+            files = tuple(File.at(unquote(place.path)) for place in places)
+            footers = tuple(pq.read_metadata(file.path) for file in files)
+        except (OSError, pa.ArrowException):
+            return None  # whoever reads the file will say what is wrong with it
+        return None if any(_LEGACY & set(footer.metadata or ()) for footer in footers) else cls(files, footers)
+
+    def have(self, kinds: Mapping[str, Kind]) -> bool:
+        """Whether each of them has these columns, of just these types, each under one name."""
+        for footer in self.footers:
+            schema = footer.schema.to_arrow_schema()
+            folded = [name.lower() for name in schema.names]
+            for name, kind in kinds.items():
+                if folded.count(name.lower()) != 1 or name not in schema.names or "." in name:
+                    return False
+                if schema.field(name).type != _KINDS.get(kind):
+                    return False
+        return True
+
+    def complete(self, names: Iterable[str]) -> frozenset[str]:
+        """The columns that have no NULL in any of them, as far as they say."""
+        return frozenset(name for name in names if not any(map(_unsure, self._chunks(name))))
+
+    def groups(self, time: str, kind: DataType) -> list[RowGroup] | None:
+        """None where some file does not say which times it has."""
+        try:
+            return [
+                RowGroup(at, group.number, group.first, group.last, group.rows)
+                for at, footer in enumerate(self.footers)
+                for group in row_groups(footer, time, kind)
+            ]
+        except LookupError:
+            return None
+
+    def _chunks(self, name: str) -> Iterator[pq.ColumnChunkMetaData]:
+        for footer in self.footers:
+            at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == name)
+            yield from (footer.row_group(number).column(at) for number in range(footer.num_row_groups))
+
+
+def _unsure(chunk: pq.ColumnChunkMetaData) -> bool:
+    return not chunk.is_stats_set or not chunk.statistics.has_null_count or chunk.statistics.null_count > 0
+
+
+def _relations(frame: DataFrame) -> list[Any]:
+    plan = execution(frame).analyzed()
+    return [node.relation() for node in nodes(plan) if node.nodeName() == "LogicalRelation"]
