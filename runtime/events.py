@@ -133,33 +133,29 @@ def check(events: Events, source: Source, tally: Tally | None = None) -> DataFra
     checking the result again changes nothing.
     """
     # Not getattr: in Spark Connect, a DataFrame has every attribute, as a column.
-    if isinstance(events, DataFrame) and vars(events).get(_CHECKED) == source:
+    if isinstance(events, DataFrame) and _CHECKED in vars(events) and source_of(events) == source:
         return events
     united = unite(events, source)
     watched = united if tally is None else tally.watch(united, events, source)
     checked = _complete(watched, united, source)
-    setattr(checked, _CHECKED, source)
-    setattr(checked, _READ_FROM, (events, source, tally))
+    plain = checked if tally is None else _complete(united, united, source)
+    setattr(checked, _CHECKED, _Checked(source, tally, plain))
     return checked
 
 
 def uncounted(checked: DataFrame) -> DataFrame:
     """What `check` has returned, without a tally: some of it may be read once more."""
-    events, source, _ = vars(checked)[_READ_FROM]
-    united = unite(events, source)
-    return _complete(united, united, source)
+    return _checked(checked).plain
 
 
 def source_of(checked: DataFrame) -> Source:
     """What `check` was told to find."""
-    _, source, _ = vars(checked)[_READ_FROM]
-    return source  # type: ignore[no-any-return]
+    return _checked(checked).source
 
 
 def tally_of(checked: DataFrame) -> Tally | None:
     """Who counts the events that `check` has returned."""
-    _, _, tally = vars(checked)[_READ_FROM]
-    return tally  # type: ignore[no-any-return]
+    return _checked(checked).tally
 
 
 def _complete(events: DataFrame, united: DataFrame, source: Source) -> DataFrame:
@@ -167,11 +163,22 @@ def _complete(events: DataFrame, united: DataFrame, source: Source) -> DataFrame
     return complete if complete.columns == [source.type, *source.columns] else complete.select(names_of(source))
 
 
-_CHECKED = "_sase_checked_for"
+@dataclass(frozen=True)
+class _Checked:
+    """What is known of the events that `check` has returned. `plain` are the same ones, which no tally counts."""
+
+    source: Source
+    tally: Tally | None
+    plain: DataFrame
+
+
+_CHECKED = "_sase_checked"
 """Marks what `check` returns, so that the job need not do it again for `Query.run`: planning is a good part of the time
 that a small query takes."""
 
-_READ_FROM = "_sase_read_from"
+
+def _checked(events: DataFrame) -> _Checked:
+    return vars(events)[_CHECKED]  # type: ignore[no-any-return]
 
 
 def flaws(united: DataFrame, source: Source) -> dict[str, str]:

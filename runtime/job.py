@@ -112,8 +112,9 @@ def run(
         options = Options(arguments.max_window_events_per_key)
         tables = read_events(spark, inputs, source)
         with as_before(spark):
-            bound_events(spark, tables, source)
-            found = deliver(find(check(tables, source, tally), options), arguments)
+            checked = check(tables, source, tally)
+            bound_events(checked)
+            found = deliver(find(checked, options), arguments)
         counts = tally.counts()
         read = tally.read or events_read(spark, needed(inputs, source), account)
         if late and counts.rejected:

@@ -94,12 +94,13 @@ def in_workers(
         return None
     columns = {name: simplified(tree, complete) for name, tree in made.columns.items()}
     lent = columns.pop(_LENT)
-    where = tuple(simplified(tree, complete) for tree in made.where)
+    usable = tuple(simplified(tree, complete) for tree in sound.where)
+    where = tuple(tree for tree in (simplified(tree, complete) for tree in made.where) if tree not in usable)
     counts = None if tally is None else read.sparkSession.sparkContext.accumulator({}, _BySpan())
     reading = Reading(
         files=files.files,
         reads=tuple(kinds),
-        words=tuple(_asked((*where, *columns.values()), kinds)),
+        words=tuple(_asked((*usable, *where, *columns.values()), kinds)),
         type=sound.columns[source.type][1],
         time=at,
         where=where,
@@ -107,7 +108,7 @@ def in_workers(
         states=states,
         lent=lent,
         slice=slice,
-        sound=() if tally is None else tuple(simplified(tree, complete) for tree in sound.where),
+        sound=usable,
         counts=counts,
     )
     rows = _rows(read.sparkSession, schema, [packed(reading, span, number) for number, span in enumerate(found)])

@@ -87,7 +87,7 @@ class Query:
             logging.getLogger("sase").warning(text)
         tally = Tally()
         checked = check(tables, self.batch_job.SOURCE, tally)
-        bound_events(checked.sparkSession, tables, self.batch_job.SOURCE)
+        bound_events(checked)
         options = Options(max_window_events_per_key)
         with self.explained():
             return remember(self.batch_job.find_matches(checked, options), self, tables), tally

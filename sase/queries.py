@@ -94,7 +94,7 @@ class Queries:
         tally = Tally()
         job = self.batch_jobs
         checked = check(tables, job.SOURCE, tally)
-        bound_events(checked.sparkSession, tables, job.SOURCE)
+        bound_events(checked)
         with self.explained():
             found = job.find_all(checked, Options(max_window_events_per_key))
         for name, matches in found.items():

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, BinaryType, DataType, StringType, StructType
 
-from sase.runtime.events import Events, Source, check, quoted
+from sase.runtime.events import quoted, source_of, uncounted
 from sase.runtime.io.plans import execution, nodes, size
 from sase.runtime.session import BATCH_BYTES, BATCH_ROWS, BATCHES
 
@@ -60,10 +60,10 @@ def bound_batches(events: DataFrame, read: Collection[str]) -> None:
         spark.conf.set(BATCH_ROWS, str(min(int(str(spark.conf.get(BATCH_ROWS))), enough)))
 
 
-def bound_events(spark: SparkSession, events: Events, source: Source) -> None:
-    """The same for the events of a query, before anybody counts them: to look at the first would be to count them."""
-    if _is_unbounded(spark):
-        bound_batches(check(events, source), {name for columns in source.types.values() for name in columns})
+def bound_events(checked: DataFrame) -> None:
+    """The same for the events that `check` has returned, which nobody counts: to look at the first would be to."""
+    types = source_of(checked).types.values()
+    bound_batches(uncounted(checked), {name for columns in types for name in columns})
 
 
 def _is_unbounded(spark: SparkSession) -> bool:

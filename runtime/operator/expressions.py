@@ -103,8 +103,8 @@ class _Rows:
         place = column.indices
         if column.null_count:
             place = place.fill_null(len(words) - 1)
-        if not found.null_count and pa.types.is_integer(found.type):
-            return pa.array(np.take(found.to_numpy(), place.to_numpy()))
+        if not found.null_count and (pa.types.is_integer(found.type) or pa.types.is_boolean(found.type)):
+            return pa.array(np.take(found.to_numpy(zero_copy_only=False), place.to_numpy()))
         return found.take(place)
 
 

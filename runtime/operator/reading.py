@@ -17,7 +17,6 @@ from sase.runtime.kernels.hashing import hashes
 from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.expressions import Expressions, Tree, Value, ticks
 from sase.runtime.operator.matcher import Task
-from sase.runtime.operator.words import truths_of
 
 SPAN = "_sase_span"
 """The column in which a row says what to read. No event has it: what a query reads under this name is no such thing."""
@@ -88,7 +87,7 @@ class Reading:
     slice: str | None
     """The column that says which span it is."""
     sound: tuple[Tree, ...]
-    """What holds for the events that are counted."""
+    """What holds for all events of the query's types, and for no others: these are counted."""
     counts: Counts | None
     """Is told of them."""
 
@@ -135,7 +134,8 @@ class _Reader:
             )
         names, words = list(self.reading.reads), list(self.reading.words)
         with pq.ParquetFile(file.path, read_dictionary=words) as opened:
-            yield from opened.iter_batches(_BATCH, groups, columns=names, use_threads=False)
+            for group in groups:  # one at a time: a batch of two would be copied together
+                yield from opened.iter_batches(_BATCH, [group], columns=names, use_threads=False)
 
     def made(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Of what is in reach of the span, what may take part."""
@@ -153,25 +153,35 @@ class _Reader:
         own: Value = pa.scalar(span.start <= first and last < span.end)
         if not own.as_py() and span.start <= last and first < span.end:
             own = pa.array((time >= max(span.start, first)) & (time <= min(span.end - 1, last)))
-        rows = self.expressions.over(dict(zip(batch.schema.names, batch.columns, strict=True)))
         if reading.counts is not None:
-            self.counted += _count(_both(own, rows.all_of(reading.sound)), batch.num_rows)
             types = batch.column(reading.type)
             self.types.update((types.dictionary if pa.types.is_dictionary(types.type) else types.unique()).to_pylist())
+        # Events of other types go first: nothing else is computed of them.
+        sound = self.over(batch).all_of(reading.sound)
+        if not _is_true(sound) and _count(sound, batch.num_rows) < batch.num_rows:
+            kept = _truths(sound, batch.num_rows)
+            batch, own = batch.filter(kept), own if isinstance(own, pa.Scalar) else own.filter(kept)
+            if not batch.num_rows:
+                return
+        self.counted += _count(own, batch.num_rows)
+        rows = self.over(batch)
         columns = {name: self.output(rows, tree, batch) for name, tree in reading.columns.items()}
         if not _is_true(own):
             columns[reading.states] = _chosen(own, rows.value(reading.lent), columns[reading.states])
         some = _both(rows.all_of(reading.where), _not_zero(columns[reading.states]))
         if not _is_true(some):
-            kept = pa.array([bool(some.as_py())] * batch.num_rows) if isinstance(some, pa.Scalar) else some
+            kept = _truths(some, batch.num_rows)
             columns = {
                 name: value if isinstance(value, pa.Scalar) else value.filter(kept) for name, value in columns.items()
             }
-            count = int(truths_of(kept.fill_null(False)).sum())
+            count = _count(kept, batch.num_rows)
         else:
             count = batch.num_rows
         if count:
             yield self.batch(columns, count)
+
+    def over(self, batch: pa.RecordBatch) -> Any:
+        return self.expressions.over(dict(zip(batch.schema.names, batch.columns, strict=True)))
 
     def output(self, rows: Any, tree: Tree, batch: pa.RecordBatch) -> Value:
         """A column of the file as it is: what comes as a dictionary is one until rows are left out."""
@@ -221,7 +231,11 @@ def _not_zero(states: Value) -> Value:
     return pa.scalar(True) if values.all() else pa.array(values != 0)
 
 
+def _truths(value: Value, rows: int) -> pa.Array:
+    return pa.array([bool(value.as_py())] * rows) if isinstance(value, pa.Scalar) else value
+
+
 def _count(truths: Value, rows: int) -> int:
     if isinstance(truths, pa.Scalar):
         return rows if truths.as_py() else 0
-    return int(pa.compute.sum(truths).as_py() or 0)
+    return int(truths.true_count)
