@@ -163,11 +163,11 @@ class _Files:
         (relation,) = relations
         if relation.fileFormat().getClass().getName() != _PARQUET or not relation.partitionSchema().isEmpty():
             return None
-        places = [urlsplit(place) for place in frame.inputFiles()]
-        if len(places) > MOST_FILES or any(place.scheme != "file" for place in places):
+        found = relation.inputFiles()  # one that is named twice is read twice, and `frame.inputFiles` has each once
+        if len(found) > MOST_FILES or any(urlsplit(place).scheme != "file" for place in found):
             return None
         try:
-            files = tuple(File.at(unquote(place.path)) for place in places)
+            files = tuple(File.at(unquote(urlsplit(place).path)) for place in found)
             footers = tuple(pq.read_metadata(file.path) for file in files)
         except (OSError, pa.ArrowException):
             return None  # whoever reads the file will say what is wrong with it

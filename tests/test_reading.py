@@ -198,6 +198,14 @@ def test_files_that_change_before_they_are_read_are_noticed(spark: SparkSession,
         answer.collect()
 
 
+def test_a_file_that_is_named_twice_is_read_twice(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    written(spark, tmp_path, stream(5))
+    twice = spark.read.parquet(*2 * [str(tmp_path)])
+    answer, expected = found(twice), found(twice, parallel="key")
+    assert is_left_in_place(answer, "worker")
+    assert answer.count() == expected.count() == 4 * found(spark.read.parquet(str(tmp_path))).count() > 0
+
+
 def test_events_are_counted_by_those_who_read_them(spark: SparkSession, tmp_path: Path, small: None) -> None:
     """Each once, though some are read twice, and all are read again by a second action."""
     events = stream(7)
