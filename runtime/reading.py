@@ -73,6 +73,8 @@ def in_workers(
         return None
     some = relevant(read)
     schema = sliced(some).schema
+    if not {SPAN, _LENT}.isdisjoint(field.name.lower() for field in schema):
+        return None
     names = [quoted(field.name) for field in schema if field.name != slice]
     sound, made = computed(read), computed(some.withColumn(_LENT, F.expr(borrowed)).select(*names, _LENT))
     if sound is None or made is None:

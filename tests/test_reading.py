@@ -264,6 +264,18 @@ def test_keys_that_are_no_integers(spark: SparkSession, tmp_path: Path, small: N
     assert expected.count() > 5
 
 
+@pytest.mark.parametrize("name", ["_sase_span", "_sase_lent", "_SASE_SPAN"])
+def test_columns_of_the_names_that_reading_has(spark: SparkSession, tmp_path: Path, small: None, name: str) -> None:
+    catalog = sase.Catalog(types={type: {"ts": "bigint", "id": "bigint", name: "string"} for type in "AB"})
+    rows = [{**event, name: str(event["n"])} for event in stream(10)]
+    schema = pa.schema({"type": pa.string(), "ts": pa.int64(), "id": pa.int64(), name: pa.string()})
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "0.parquet", row_group_size=6)
+    query = f"EVENT SEQ(A x, B y) WHERE [id] WITHIN 9 RETURN x.ts, y.{name} AS n"
+    events = spark.read.parquet(str(tmp_path))
+    answers = [found(events, query, catalog=catalog, parallel=way).collect() for way in ("files", "key")]
+    assert sorted(map(str, answers[0])) == sorted(map(str, answers[1])) != []
+
+
 def test_a_column_of_the_name_that_spans_have_is_a_column(spark: SparkSession, tmp_path: Path, small: None) -> None:
     """What a query reads is never taken for more than data."""
     from sase.runtime.operator.reading import SPAN
