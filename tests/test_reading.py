@@ -227,6 +227,15 @@ def test_types_that_no_event_has_are_told_by_those_who_read(spark: SparkSession,
     assert tally.unseen_types(tally.counts()) == ["no event has the type D: there are A, B, C"]
 
 
+def test_types_that_were_left_out_are_no_types_of_the_events(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    events = written(spark, tmp_path, stream(11)).where("type <> 'B' OR n > 5")
+    for options in ({}, {"parallel": "key"}):
+        answer, tally = sase.compile(QUERIES[0], CATALOG, **options).watched({None: events})
+        assert is_left_in_place(answer, "worker") == (not options)
+        answer.collect()
+        assert tally.unseen_types(tally.counts()) == ["no event has the type B: there are A, C"]
+
+
 def test_a_strict_run_and_one_with_flaws_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
     from sase.runtime.events import check
     from sase.runtime.io.tally import Tally

@@ -155,9 +155,7 @@ class _Reader:
             own = pa.array((time >= max(span.start, first)) & (time <= min(span.end - 1, last)))
         rows = self.expressions.over(dict(zip(batch.schema.names, batch.columns, strict=True)))
         if reading.counts is not None:
-            self.counted += _count(_both(own, rows.all_of(reading.sound)), batch.num_rows)
-            types = batch.column(reading.type)
-            self.types.update((types.dictionary if pa.types.is_dictionary(types.type) else types.unique()).to_pylist())
+            self.count(_both(own, rows.all_of(reading.sound)), batch.column(reading.type))
         columns = {name: self.output(rows, tree, batch) for name, tree in reading.columns.items()}
         if not _is_true(own):
             columns[reading.states] = _chosen(own, rows.value(reading.lent), columns[reading.states])
@@ -172,6 +170,13 @@ class _Reader:
             count = batch.num_rows
         if count:
             yield self.batch(columns, count)
+
+    def count(self, sound: Value, types: pa.Array) -> None:
+        count = _count(sound, len(types))
+        self.counted += count
+        words = types.dictionary if pa.types.is_dictionary(types.type) else types.unique()
+        if count and not self.types.issuperset(words.to_pylist()):  # else there is no new one
+            self.types.update((types if count == len(types) else types.filter(sound)).unique().to_pylist())
 
     def output(self, rows: Any, tree: Tree, batch: pa.RecordBatch) -> Value:
         """A column of the file as it is: what comes as a dictionary is one until rows are left out."""
