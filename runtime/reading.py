@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
-from sase.runtime.io.catalyst import Kind, computed, simplified
+from sase.runtime.io.catalyst import KINDS, Kind, computed, simplified
 from sase.runtime.io.footers import row_groups
 from sase.runtime.io.plans import execution, nodes
 from sase.runtime.operator.expressions import Tree, references
@@ -30,19 +30,6 @@ from sase.runtime.spans import spans
 MOST_FILES = 256
 """Each is asked for its footer before the run."""
 _LENT = "_sase_lent"
-_KINDS: Mapping[Kind, pa.DataType] = {
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
@@ -183,7 +170,7 @@ class _Files:
             for name, kind in kinds.items():
                 if folded.count(name.lower()) != 1 or name not in schema.names or "." in name:
                     return False
-                if schema.field(name).type != _KINDS.get(kind):
+                if schema.field(name).type != KINDS.get(kind):
                     return False
         return True
 

@@ -30,6 +30,7 @@ ROWS: dict[str, list[Any]] = {
     "n": [1, 2, None, -3, 4, 1 << 62, -(1 << 62), 0],
     "m": [1, None, 3, -4, 4, 0, 5, 7],
     "small": [1, 2, 3, None, 5, 127, -128, 0],
+    "little": [1, None, 3, 1000, -1000, 127, 32767, 0],
     "real": [0.0, -0.0, float("nan"), None, 1.5, float("inf"), float("-inf"), -1.0],
     "truth": [True, False, None, True, False, True, None, False],
     "day": [date(2026, 1, day) for day in range(1, 9)],
@@ -41,6 +42,7 @@ KINDS = {
     "n": pa.int64(),
     "m": pa.int64(),
     "small": pa.int8(),
+    "little": pa.int16(),
     "real": pa.float64(),
     "truth": pa.bool_(),
     "day": pa.date32(),
@@ -71,6 +73,11 @@ EXPRESSIONS = [
     "unix_micros(ts) > 1767600000000000",
     "ts >= ts",
     "coalesce(NULL, truth)",
+    "truth AND CAST(NULL AS boolean)",
+    "NOT (CAST(NULL AS boolean) OR truth)",
+    "CAST(small AS bigint) < 1000000",
+    "NOT (CASE WHEN day IS NULL THEN truth END)",
+    "IF(truth, CAST(small AS int), CAST(little AS int)) IN (1, 70000)",
 ]
 
 
