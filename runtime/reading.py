@@ -31,9 +31,13 @@ MOST_FILES = 256
 """Each is asked for its footer before the run."""
 _LENT = "_sase_lent"
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-_LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-
-
+_SPECIAL = {
+    "spark.sql.files.ignoreCorruptFiles": "ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles": "ignoreMissingFiles",
+    "spark.sql.parquet.fieldId.read.enabled": None,
+}
+"""Settings by which Spark reads other than what files have under a name, and the options of a reader that go before."""
+_CALENDAR = ("spark.sql.parquet.datetimeRebaseModeInRead", "datetimeRebaseMode")
 _LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 """Times of files with such a mark are of another calendar."""
 
@@ -146,10 +150,13 @@ class _Files:
     @classmethod
     def of(cls, frame: DataFrame) -> _Files | None:
         """All files of the frame, as Spark has found them; None if some are elsewhere, or Spark has a word on them."""
-        spark, relations = frame.sparkSession, _relations(frame)
-        if len(relations) != 1 or any(spark.conf.get(name, "false") == "true" for name in _LENIENT):
+        relations = _relations(frame)
+        if len(relations) != 1:
             return None
         (relation,) = relations
+        settings = _Settings(frame.sparkSession, relation)
+        if any(settings.value(*names).lower() != "false" for names in _SPECIAL.items()):
+            return None
         if relation.fileFormat().getClass().getName() != _PARQUET or not relation.partitionSchema().isEmpty():
             return None
         found = relation.inputFiles()  # one that is named twice is read twice, and `frame.inputFiles` has each once
@@ -160,7 +167,8 @@ class _Files:
             footers = tuple(pq.read_metadata(file.path) for file in files)
         except (OSError, pa.ArrowException):
             return None  # whoever reads the file will say what is wrong with it
-        return None if any(_LEGACY & set(footer.metadata or ()) for footer in footers) else cls(files, footers)
+        modern = settings.value(*_CALENDAR).upper() == "CORRECTED"
+        return cls(files, footers) if all(_is_as_written(footer, modern) for footer in footers) else None
 
     def have(self, kinds: Mapping[str, Kind]) -> bool:
         """Whether each of them has these columns, of just these types, each under one name."""
@@ -193,6 +201,30 @@ class _Files:
         for footer in self.footers:
             at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == name)
             yield from (footer.row_group(number).column(at) for number in range(footer.num_row_groups))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Of a session, and of the reader of a relation."""
+
+    spark: SparkSession
+    relation: Any
+
+    def value(self, setting: str, option: str | None) -> str:
+        given = self.relation.options().iterator()
+        while option is not None and given.hasNext():
+            pair = given.next()
+            if pair._1().lower() == option.lower():
+                return str(pair._2())
+        return str(self.spark.conf.get(setting))
+
+
+def _is_as_written(footer: pq.FileMetaData, modern: bool) -> bool:
+    """Whether Spark takes dates and times for what they are, and not for those of the calendar that it had before 3.0.
+    Files of other writers are `modern` if it is told so."""
+    told = footer.metadata or {}
+    version = told.get(b"org.apache.spark.version")
+    return modern if version is None else version >= b"3.0.0" and _LEGACY.isdisjoint(told)
 
 
 def _unsure(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -17,6 +17,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from test_in_place import CATALOG, QUERIES, is_left_in_place, stream, written
 
 import sase
@@ -182,10 +183,11 @@ def _of_another_type(spark: SparkSession, path: Path, events: DataFrame) -> Data
         _without_a_column,
         _of_another_type,
         lambda spark, path, events: events.withColumn("id", F.col("id") + 1),
+        lambda spark, path, events: spark.read.option("ignorecorruptfiles", "TRUE").parquet(str(path / "plain")),
         lambda spark, path, events: events.union(events),
         lambda spark, path, events: {"A": events.where("type = 'A'"), "B": events.where("type = 'B'")},
     ],
-    ids=["partitioned", "without a column", "of another type", "computed", "two tables", "by type"],
+    ids=["partitioned", "without a column", "of another type", "computed", "lenient", "two tables", "by type"],
 )
 def test_other_files_are_read_by_spark(
     spark: SparkSession, tmp_path: Path, small: None, files: Callable[..., Any]
@@ -256,6 +258,51 @@ def test_a_strict_run_and_one_with_flaws_are_read_by_spark(spark: SparkSession, 
     (tmp_path / "flawed").mkdir()
     flawed = written(spark, tmp_path / "flawed", events)
     assert not is_left_in_place(module.find_matches(check(flawed, module.SOURCE, Tally())), "worker")
+
+
+def _old(path: Path, name: str, **told: str) -> str:
+    """Dates of a time in which the calendars differ."""
+    schema = {"type": pa.string(), "ts": pa.int64(), "id": pa.int64(), "n": pa.int64(), "day": pa.date32()}
+    rows = [{**event, "day": date(1500, 1, 1)} for event in stream(5)]
+    table = pa.Table.from_pylist(rows, pa.schema(schema, {f"org.apache.spark.{key}": told[key] for key in told}))
+    pq.write_table(table, path / name, row_group_size=6)
+    return str(path / name)
+
+
+def test_dates_of_another_calendar_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    """Files of Spark 2, and those of which it is told that they are of one, as Spark 3 may have written them, too."""
+    new, other = _old(tmp_path, "new.parquet", version="3.5.0"), _old(tmp_path, "other.parquet")
+    spark2 = _old(tmp_path, "spark2.parquet", version="2.4.8")
+    marked = _old(tmp_path, "marked.parquet", version="3.5.0", legacyDateTime="")
+    legacy = spark.read.option("datetimerebasemode", "LEGACY")
+    catalog = sase.Catalog(types={name: {"ts": "bigint", "id": "bigint", "day": "date"} for name in "AB"})
+    by_worker = [legacy.parquet(new), spark.read.parquet(new), spark.read.parquet(other)]
+    by_spark = [legacy.parquet(other), spark.read.parquet(spark2), spark.read.parquet(marked)]
+    for events in [*by_worker, *by_spark]:
+        answer = found(events, f"{QUERIES[0]} RETURN x.day AS day", catalog=catalog)
+        assert is_left_in_place(answer, "worker") == (events in by_worker)
+        day = date(1500, 1, 1) if events in by_worker else date(1499, 12, 23)
+        assert {row.day for row in answer.collect()} == {day}
+
+
+def test_columns_that_go_by_ids_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    numbers = {"type": 1, "ts": 2, "id": 3, "n": 4}
+    kinds = {"type": pa.string()}
+    fields = [
+        pa.field(name, kinds.get(name, pa.int64()), metadata={"PARQUET:field_id": str(number)})
+        for name, number in numbers.items()
+    ]
+    pq.write_table(pa.Table.from_pylist(stream(5), pa.schema(fields)), tmp_path / "0.parquet", row_group_size=6)
+    swapped = StructType()
+    for name, number in {**numbers, "id": 4, "n": 3}.items():
+        swapped.add(name, "string" if name == "type" else "long", metadata={"parquet.field.id": number})
+    events = spark.read.schema(swapped).parquet(str(tmp_path))
+    assert is_left_in_place(found(events), "worker")
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    try:
+        assert not is_left_in_place(found(events), "worker")
+    finally:
+        spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
 
 
 KEYS: dict[str, tuple[str, pa.DataType, Callable[[int], Any]]] = {
