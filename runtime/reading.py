@@ -30,6 +30,7 @@ from sase.runtime.spans import spans
 MOST_FILES = 256
 """Each is asked for its footer before the run."""
 _LENT = "_sase_lent"
+_OF_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _SPECIAL = {
     "spark.sql.files.ignoreCorruptFiles": "ignoreCorruptFiles",
@@ -151,8 +152,8 @@ class _Files:
     def of(cls, frame: DataFrame) -> _Files | None:
         """All files of the frame, as Spark has found them; None if some are elsewhere, or Spark has a word on them."""
         relations = _relations(frame)
-        if len(relations) != 1:
-            return None
+        if len(relations) != 1 or relations[0].getClass().getName() != _OF_FILES:
+            return None  # a table of a database is a relation, too
         (relation,) = relations
         settings = _Settings(frame.sparkSession, relation)
         if any(settings.value(*names).lower() != "false" for names in _SPECIAL.items()):

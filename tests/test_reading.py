@@ -176,9 +176,18 @@ def _of_another_type(spark: SparkSession, path: Path, events: DataFrame) -> Data
     return spark.read.schema("type string, ts bigint, id bigint, n bigint").parquet(str(path / "int"))
 
 
+def _in_a_database(spark: SparkSession, path: Path, events: DataFrame) -> DataFrame:
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+    system.setProperty("derby.stream.error.file", str(path / "derby.log"))
+    place = "jdbc:derby:memory:events"
+    events.drop("rest").write.option("createTableColumnTypes", "type VARCHAR(9)").jdbc(f"{place};create=true", "events")
+    return spark.read.jdbc(place, "events")
+
+
 @pytest.mark.parametrize(
     "files",
     [
+        _in_a_database,
         _partitioned,
         _without_a_column,
         _of_another_type,
@@ -187,7 +196,16 @@ def _of_another_type(spark: SparkSession, path: Path, events: DataFrame) -> Data
         lambda spark, path, events: events.union(events),
         lambda spark, path, events: {"A": events.where("type = 'A'"), "B": events.where("type = 'B'")},
     ],
-    ids=["partitioned", "without a column", "of another type", "computed", "lenient", "two tables", "by type"],
+    ids=[
+        "in a database",
+        "partitioned",
+        "without a column",
+        "of another type",
+        "computed",
+        "lenient",
+        "two tables",
+        "by type",
+    ],
 )
 def test_other_files_are_read_by_spark(
     spark: SparkSession, tmp_path: Path, small: None, files: Callable[..., Any]
