@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
-from sase.runtime.io.catalyst import Kind, computed, simplified
+from sase.runtime.io.catalyst import KINDS, Kind, computed, simplified
 from sase.runtime.io.footers import row_groups
 from sase.runtime.io.plans import execution, nodes
 from sase.runtime.operator.expressions import Tree, references
@@ -30,23 +30,15 @@ from sase.runtime.spans import spans
 MOST_FILES = 256
 """Each is asked for its footer before the run."""
 _LENT = "_sase_lent"
-_KINDS: Mapping[Kind, pa.DataType] = {
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
+_OF_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-_LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-
-
+_SPECIAL = {
+    "spark.sql.files.ignoreCorruptFiles": "ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles": "ignoreMissingFiles",
+    "spark.sql.parquet.fieldId.read.enabled": None,
+}
+"""Settings by which Spark reads other than what files have under a name, and the options of a reader that go before."""
+_CALENDAR = ("spark.sql.parquet.datetimeRebaseModeInRead", "datetimeRebaseMode")
 _LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 """Times of files with such a mark are of another calendar."""
 
@@ -73,6 +65,8 @@ def in_workers(
         return None
     some = relevant(read)
     schema = sliced(some).schema
+    if not {SPAN, _LENT}.isdisjoint(field.name.lower() for field in schema):
+        return None
     names = [quoted(field.name) for field in schema if field.name != slice]
     sound, made = computed(read), computed(some.withColumn(_LENT, F.expr(borrowed)).select(*names, _LENT))
     if sound is None or made is None:
@@ -158,21 +152,25 @@ class _Files:
     @classmethod
     def of(cls, frame: DataFrame) -> _Files | None:
         """All files of the frame, as Spark has found them; None if some are elsewhere, or Spark has a word on them."""
-        spark, relations = frame.sparkSession, _relations(frame)
-        if len(relations) != 1 or any(spark.conf.get(name, "false") == "true" for name in _LENIENT):
-            return None
+        relations = _relations(frame)
+        if len(relations) != 1 or relations[0].getClass().getName() != _OF_FILES:
+            return None  # a table of a database is a relation, too
         (relation,) = relations
+        settings = _Settings(frame.sparkSession, relation)
+        if any(settings.value(*names).lower() != "false" for names in _SPECIAL.items()):
+            return None
         if relation.fileFormat().getClass().getName() != _PARQUET or not relation.partitionSchema().isEmpty():
             return None
-        places = [urlsplit(place) for place in frame.inputFiles()]
-        if len(places) > MOST_FILES or any(place.scheme != "file" for place in places):
+        found = relation.inputFiles()  # one that is named twice is read twice, and `frame.inputFiles` has each once
+        if len(found) > MOST_FILES or any(urlsplit(place).scheme != "file" for place in found):
             return None
         try:
-            files = tuple(File.at(unquote(place.path)) for place in places)
+            files = tuple(File.at(unquote(urlsplit(place).path)) for place in found)
             footers = tuple(pq.read_metadata(file.path) for file in files)
         except (OSError, pa.ArrowException):
             return None  # whoever reads the file will say what is wrong with it
-        return None if any(_LEGACY & set(footer.metadata or ()) for footer in footers) else cls(files, footers)
+        modern = settings.value(*_CALENDAR).upper() == "CORRECTED"
+        return cls(files, footers) if all(_is_as_written(footer, modern) for footer in footers) else None
 
     def have(self, kinds: Mapping[str, Kind]) -> bool:
         """Whether each of them has these columns, of just these types, each under one name."""
@@ -182,7 +180,7 @@ class _Files:
             for name, kind in kinds.items():
                 if folded.count(name.lower()) != 1 or name not in schema.names or "." in name:
                     return False
-                if schema.field(name).type != _KINDS.get(kind):
+                if schema.field(name).type != KINDS.get(kind):
                     return False
         return True
 
@@ -205,6 +203,30 @@ class _Files:
         for footer in self.footers:
             at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == name)
             yield from (footer.row_group(number).column(at) for number in range(footer.num_row_groups))
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Of a session, and of the reader of a relation."""
+
+    spark: SparkSession
+    relation: Any
+
+    def value(self, setting: str, option: str | None) -> str:
+        given = self.relation.options().iterator()
+        while option is not None and given.hasNext():
+            pair = given.next()
+            if pair._1().lower() == option.lower():
+                return str(pair._2())
+        return str(self.spark.conf.get(setting))
+
+
+def _is_as_written(footer: pq.FileMetaData, modern: bool) -> bool:
+    """Whether Spark takes dates and times for what they are, and not for those of the calendar that it had before 3.0.
+    Files of other writers are `modern` if it is told so."""
+    told = footer.metadata or {}
+    version = told.get(b"org.apache.spark.version")
+    return modern if version is None else version >= b"3.0.0" and _LEGACY.isdisjoint(told)
 
 
 def _unsure(chunk: pq.ColumnChunkMetaData) -> bool:

@@ -600,4 +600,4 @@ def _returns(draw: st.DrawFn, pattern: list[Component]) -> str:
         items.append(f"{draw(st.sampled_from(numbers))} + {draw(st.sampled_from(numbers))} AS total")
     if first.name == "type" or draw(st.booleans()):
         return ", ".join(items)
-    return f"Alert({', '.join(items)})"
+    return f"EVENT Alert({', '.join(items)})"

@@ -17,6 +17,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from test_in_place import CATALOG, QUERIES, is_left_in_place, stream, written
 
 import sase
@@ -30,6 +31,7 @@ ROWS: dict[str, list[Any]] = {
     "n": [1, 2, None, -3, 4, 1 << 62, -(1 << 62), 0],
     "m": [1, None, 3, -4, 4, 0, 5, 7],
     "small": [1, 2, 3, None, 5, 127, -128, 0],
+    "little": [1, None, 3, 1000, -1000, 127, 32767, 0],
     "real": [0.0, -0.0, float("nan"), None, 1.5, float("inf"), float("-inf"), -1.0],
     "truth": [True, False, None, True, False, True, None, False],
     "day": [date(2026, 1, day) for day in range(1, 9)],
@@ -41,6 +43,7 @@ KINDS = {
     "n": pa.int64(),
     "m": pa.int64(),
     "small": pa.int8(),
+    "little": pa.int16(),
     "real": pa.float64(),
     "truth": pa.bool_(),
     "day": pa.date32(),
@@ -71,6 +74,11 @@ EXPRESSIONS = [
     "unix_micros(ts) > 1767600000000000",
     "ts >= ts",
     "coalesce(NULL, truth)",
+    "truth AND CAST(NULL AS boolean)",
+    "NOT (CAST(NULL AS boolean) OR truth)",
+    "CAST(small AS bigint) < 1000000",
+    "NOT (CASE WHEN day IS NULL THEN truth END)",
+    "IF(truth, CAST(small AS int), CAST(little AS int)) IN (1, 70000)",
 ]
 
 
@@ -168,17 +176,36 @@ def _of_another_type(spark: SparkSession, path: Path, events: DataFrame) -> Data
     return spark.read.schema("type string, ts bigint, id bigint, n bigint").parquet(str(path / "int"))
 
 
+def _in_a_database(spark: SparkSession, path: Path, events: DataFrame) -> DataFrame:
+    system = spark.sparkContext._jvm.java.lang.System  # type: ignore[union-attr]
+    system.setProperty("derby.stream.error.file", str(path / "derby.log"))
+    place = "jdbc:derby:memory:events"
+    events.drop("rest").write.option("createTableColumnTypes", "type VARCHAR(9)").jdbc(f"{place};create=true", "events")
+    return spark.read.jdbc(place, "events")
+
+
 @pytest.mark.parametrize(
     "files",
     [
+        _in_a_database,
         _partitioned,
         _without_a_column,
         _of_another_type,
         lambda spark, path, events: events.withColumn("id", F.col("id") + 1),
+        lambda spark, path, events: spark.read.option("ignorecorruptfiles", "TRUE").parquet(str(path / "plain")),
         lambda spark, path, events: events.union(events),
         lambda spark, path, events: {"A": events.where("type = 'A'"), "B": events.where("type = 'B'")},
     ],
-    ids=["partitioned", "without a column", "of another type", "computed", "two tables", "by type"],
+    ids=[
+        "in a database",
+        "partitioned",
+        "without a column",
+        "of another type",
+        "computed",
+        "lenient",
+        "two tables",
+        "by type",
+    ],
 )
 def test_other_files_are_read_by_spark(
     spark: SparkSession, tmp_path: Path, small: None, files: Callable[..., Any]
@@ -196,6 +223,14 @@ def test_files_that_change_before_they_are_read_are_noticed(spark: SparkSession,
     os.utime(tmp_path / "0.parquet", ns=(0, 0))
     with pytest.raises(PySparkException, match=r"0\.parquet has changed since its times were looked up"):
         answer.collect()
+
+
+def test_a_file_that_is_named_twice_is_read_twice(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    written(spark, tmp_path, stream(5))
+    twice = spark.read.parquet(*2 * [str(tmp_path)])
+    answer, expected = found(twice), found(twice, parallel="key")
+    assert is_left_in_place(answer, "worker")
+    assert answer.count() == expected.count() == 4 * found(spark.read.parquet(str(tmp_path))).count() > 0
 
 
 def test_events_are_counted_by_those_who_read_them(spark: SparkSession, tmp_path: Path, small: None) -> None:
@@ -219,6 +254,15 @@ def test_types_that_no_event_has_are_told_by_those_who_read(spark: SparkSession,
     assert tally.unseen_types(tally.counts()) == ["no event has the type D: there are A, B, C"]
 
 
+def test_types_that_were_left_out_are_no_types_of_the_events(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    events = written(spark, tmp_path, stream(11)).where("type <> 'B' OR n > 5")
+    for options in ({}, {"parallel": "key"}):
+        answer, tally = sase.compile(QUERIES[0], CATALOG, **options).watched({None: events})
+        assert is_left_in_place(answer, "worker") == (not options)
+        answer.collect()
+        assert tally.unseen_types(tally.counts()) == ["no event has the type B: there are A, C"]
+
+
 def test_a_strict_run_and_one_with_flaws_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
     from sase.runtime.events import check
     from sase.runtime.io.tally import Tally
@@ -232,6 +276,51 @@ def test_a_strict_run_and_one_with_flaws_are_read_by_spark(spark: SparkSession, 
     (tmp_path / "flawed").mkdir()
     flawed = written(spark, tmp_path / "flawed", events)
     assert not is_left_in_place(module.find_matches(check(flawed, module.SOURCE, Tally())), "worker")
+
+
+def _old(path: Path, name: str, **told: str) -> str:
+    """Dates of a time in which the calendars differ."""
+    schema = {"type": pa.string(), "ts": pa.int64(), "id": pa.int64(), "n": pa.int64(), "day": pa.date32()}
+    rows = [{**event, "day": date(1500, 1, 1)} for event in stream(5)]
+    table = pa.Table.from_pylist(rows, pa.schema(schema, {f"org.apache.spark.{key}": told[key] for key in told}))
+    pq.write_table(table, path / name, row_group_size=6)
+    return str(path / name)
+
+
+def test_dates_of_another_calendar_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    """Files of Spark 2, and those of which it is told that they are of one, as Spark 3 may have written them, too."""
+    new, other = _old(tmp_path, "new.parquet", version="3.5.0"), _old(tmp_path, "other.parquet")
+    spark2 = _old(tmp_path, "spark2.parquet", version="2.4.8")
+    marked = _old(tmp_path, "marked.parquet", version="3.5.0", legacyDateTime="")
+    legacy = spark.read.option("datetimerebasemode", "LEGACY")
+    catalog = sase.Catalog(types={name: {"ts": "bigint", "id": "bigint", "day": "date"} for name in "AB"})
+    by_worker = [legacy.parquet(new), spark.read.parquet(new), spark.read.parquet(other)]
+    by_spark = [legacy.parquet(other), spark.read.parquet(spark2), spark.read.parquet(marked)]
+    for events in [*by_worker, *by_spark]:
+        answer = found(events, f"{QUERIES[0]} RETURN x.day AS day", catalog=catalog)
+        assert is_left_in_place(answer, "worker") == (events in by_worker)
+        day = date(1500, 1, 1) if events in by_worker else date(1499, 12, 23)
+        assert {row.day for row in answer.collect()} == {day}
+
+
+def test_columns_that_go_by_ids_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
+    numbers = {"type": 1, "ts": 2, "id": 3, "n": 4}
+    kinds = {"type": pa.string()}
+    fields = [
+        pa.field(name, kinds.get(name, pa.int64()), metadata={"PARQUET:field_id": str(number)})
+        for name, number in numbers.items()
+    ]
+    pq.write_table(pa.Table.from_pylist(stream(5), pa.schema(fields)), tmp_path / "0.parquet", row_group_size=6)
+    swapped = StructType()
+    for name, number in {**numbers, "id": 4, "n": 3}.items():
+        swapped.add(name, "string" if name == "type" else "long", metadata={"parquet.field.id": number})
+    events = spark.read.schema(swapped).parquet(str(tmp_path))
+    assert is_left_in_place(found(events), "worker")
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    try:
+        assert not is_left_in_place(found(events), "worker")
+    finally:
+        spark.conf.unset("spark.sql.parquet.fieldId.read.enabled")
 
 
 KEYS: dict[str, tuple[str, pa.DataType, Callable[[int], Any]]] = {
@@ -254,6 +343,18 @@ def test_keys_that_are_no_integers(spark: SparkSession, tmp_path: Path, small: N
     expected = found(events, query, catalog=catalog, parallel="key")
     assert sorted(map(str, answer.collect())) == sorted(map(str, expected.collect()))
     assert expected.count() > 5
+
+
+@pytest.mark.parametrize("name", ["_sase_span", "_sase_lent", "_SASE_SPAN"])
+def test_columns_of_the_names_that_reading_has(spark: SparkSession, tmp_path: Path, small: None, name: str) -> None:
+    catalog = sase.Catalog(types={type: {"ts": "bigint", "id": "bigint", name: "string"} for type in "AB"})
+    rows = [{**event, name: str(event["n"])} for event in stream(10)]
+    schema = pa.schema({"type": pa.string(), "ts": pa.int64(), "id": pa.int64(), name: pa.string()})
+    pq.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "0.parquet", row_group_size=6)
+    query = f"EVENT SEQ(A x, B y) WHERE [id] WITHIN 9 RETURN x.ts, y.{name} AS n"
+    events = spark.read.parquet(str(tmp_path))
+    answers = [found(events, query, catalog=catalog, parallel=way).collect() for way in ("files", "key")]
+    assert sorted(map(str, answers[0])) == sorted(map(str, answers[1])) != []
 
 
 def test_a_column_of_the_name_that_spans_have_is_a_column(spark: SparkSession, tmp_path: Path, small: None) -> None:

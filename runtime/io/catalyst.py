@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sase.runtime.io.plans import execution
@@ -20,6 +21,20 @@ from sase.runtime.operator.expressions import FALSE, TRUE, Tree, references
 Kind = str
 """A type, as Spark's plans call it: `long`, `string`, `decimal(10,2)`."""
 
+KINDS: Mapping[Kind, pa.DataType] = {
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""What they are to Arrow."""
 _INTEGERS = ("byte", "short", "integer", "long")
 _REALS = ("float", "double")
 _COMPARED = {*_INTEGERS, *_REALS, "string", "date", "timestamp", "timestamp_ntz"}
@@ -143,15 +158,15 @@ class _Scope:
                 return _Value((_COMPARISONS[name], *trees), "boolean")
             case "In":
                 _alike(kinds, {*_INTEGERS, "string"})
-                if all(sign == "value" and literal[0] is not None for sign, *literal in trees[1:]):
+                if all(sign == "value" for sign, *_ in trees[1:]):
                     return _Value(("in", trees[0], *(tree[1] for tree in trees[1:])), "boolean")
             case "BitwiseAnd" | "BitwiseOr" if kinds == ["long", "long"]:
                 return _Value((_BITS[name], *trees), "long")
             case "If" | "CaseWhen":
                 if len(trees) % 2 == 0:
-                    trees, kinds = [*trees, ("value", None)], [*kinds, "void"]
+                    trees, kinds = [*trees, _nothing(kinds[1])], [*kinds, kinds[1]]
                 *cases, otherwise = trees
-                _alike([kind for kind in (*kinds[1:-1:2], kinds[-1]) if kind != "void"])
+                _alike([*kinds[1:-1:2], kinds[-1]])
                 for condition, then in reversed([*zip(cases[::2], cases[1::2], strict=True)]):
                     otherwise = ("if", condition, then, otherwise)
                 return _Value(otherwise, kinds[1])
@@ -170,10 +185,16 @@ _PARTITION: Tree = ("partition",)
 
 def _literal(value: str | None, kind: Kind) -> _Value:
     if value is None:
-        return _Value(("value", None), kind)
+        return _Value(_nothing(kind), kind)
     if kind not in _LITERALS:
         raise _Unknown
     return _Value(("value", _LITERALS[kind](value)), kind)
+
+
+def _nothing(kind: Kind) -> Tree:
+    if kind not in KINDS:
+        raise _Unknown
+    return "nothing", KINDS[kind]
 
 
 def _alike(kinds: list[Kind], among: set[Kind] | None = None) -> None:
@@ -191,14 +212,14 @@ def _widens(kind: Kind, to: Kind) -> bool:
 
 def simplified(tree: Tree, complete: frozenset[str]) -> Tree:
     """The same, where the columns of `complete` have no NULL."""
-    if tree[0] in ("column", "value", "in"):
+    if tree[0] in ("column", "value", "nothing", "in"):
         return tree
     sign, parts = tree[0], [simplified(part, complete) for part in tree[1:]]
     match sign, parts:
         case "known", [("column", name)] if name in complete:
             return TRUE
-        case "known", [("value", value)]:
-            return FALSE if value is None else TRUE
+        case "known", [("value" | "nothing" as what, _)]:
+            return TRUE if what == "value" else FALSE
         case "not", [("value", bool(value))]:
             return FALSE if value else TRUE
         case "and" | "or", _:
@@ -207,6 +228,6 @@ def simplified(tree: Tree, complete: frozenset[str]) -> Tree:
             if decided in left or not left:
                 return decided if left else neutral
             return left[0] if len(left) == 1 else (sign, *left)
-        case "if", [("value", value), _, _]:
-            return parts[1] if value else parts[2]
+        case "if", [("value" | "nothing" as what, value), _, _]:
+            return parts[1] if what == "value" and value else parts[2]
     return (sign, *parts)

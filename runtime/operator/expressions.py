@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Tree = tuple[Any, ...]
-"""A sign and what it takes: `("column", "type")`, `("value", 5)`, `("=", tree, tree)`, `("in", tree, 1, 2)`."""
+"""A sign and what it takes: `("column", "type")`, `("value", 5)`, `("=", tree, tree)`, `("in", tree, 1, 2)`; and
+`("nothing", pa.bool_())` for a NULL of a type."""
 
 TRUE: Tree = ("value", True)
 FALSE: Tree = ("value", False)
@@ -29,7 +30,7 @@ def references(tree: Tree) -> Iterator[str]:
     sign, *parts = tree
     if sign == "column":
         yield parts[0]
-    elif sign != "value":
+    elif sign not in ("value", "nothing"):
         for part in parts:
             if isinstance(part, tuple):
                 yield from references(part)
@@ -74,6 +75,8 @@ class _Rows:
                 return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
             case "value":
                 return pa.scalar(parts[0])
+            case "nothing":
+                return pa.scalar(None, parts[0])
         references = self._expressions.references(tree)
         if len(references) == 1:
             (name,) = references
@@ -82,6 +85,8 @@ class _Rows:
         match sign:
             case "in":
                 values = self.value(parts[0])
+                if pa.types.is_integer(values.type):
+                    values = values.cast(pa.int64())  # what it is among may not fit into one that was widened
                 among = pc.is_in(values, value_set=pa.array(parts[1:], values.type))
                 return pc.if_else(pc.is_valid(values), among, pa.scalar(None, pa.bool_()))
             case "if":

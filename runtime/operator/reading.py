@@ -153,9 +153,6 @@ class _Reader:
         own: Value = pa.scalar(span.start <= first and last < span.end)
         if not own.as_py() and span.start <= last and first < span.end:
             own = pa.array((time >= max(span.start, first)) & (time <= min(span.end - 1, last)))
-        if reading.counts is not None:
-            types = batch.column(reading.type)
-            self.types.update((types.dictionary if pa.types.is_dictionary(types.type) else types.unique()).to_pylist())
         # Events of other types go first: nothing else is computed of them.
         sound = self.over(batch).all_of(reading.sound)
         if not _is_true(sound) and _count(sound, batch.num_rows) < batch.num_rows:
@@ -163,7 +160,8 @@ class _Reader:
             batch, own = batch.filter(kept), own if isinstance(own, pa.Scalar) else own.filter(kept)
             if not batch.num_rows:
                 return
-        self.counted += _count(own, batch.num_rows)
+        if reading.counts is not None:
+            self.count(own, batch.column(reading.type))
         rows = self.over(batch)
         columns = {name: self.output(rows, tree, batch) for name, tree in reading.columns.items()}
         if not _is_true(own):
@@ -182,6 +180,13 @@ class _Reader:
 
     def over(self, batch: pa.RecordBatch) -> Any:
         return self.expressions.over(dict(zip(batch.schema.names, batch.columns, strict=True)))
+
+    def count(self, own: Value, types: pa.Array) -> None:
+        count = _count(own, len(types))
+        self.counted += count
+        words = types.dictionary if pa.types.is_dictionary(types.type) else types.unique()
+        if count and not self.types.issuperset(words.to_pylist()):  # else there is no new one
+            self.types.update((types if count == len(types) else types.filter(own)).unique().to_pylist())
 
     def output(self, rows: Any, tree: Tree, batch: pa.RecordBatch) -> Value:
         """A column of the file as it is: what comes as a dictionary is one until rows are left out."""
