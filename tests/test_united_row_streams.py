@@ -275,6 +275,8 @@ def test_streams_of_a_union_go_by_one_time(spark: SparkSession) -> None:
         return f"SELECT * FROM ({matches} UNION ALL {other}) MATCH_RECOGNIZE (ORDER BY at PATTERN (A B))"
 
     assert sase.sql(united("SELECT at FROM t"), tables={"t": ticks}).isStreaming
+    twice = united("SELECT at, at FROM t").replace("SELECT at FROM t M", "SELECT NULL, at FROM t M")
+    assert sase.sql(twice, tables={"t": ticks.withWatermark("at", "1 minute")}).isStreaming
     with pytest.raises(SaseRunError, match=r"goes by at, which is timestamp, and rows that it reads go by date: cast"):
         sase.sql(united("SELECT to_date(at) FROM t"), tables={"t": ticks})
     rest = spark.createDataFrame([(DAY,)], "at timestamp")

@@ -232,7 +232,8 @@ def _not_first(tree: exp.Query, tables: set[str], clauses: Mapping[str, Span], w
             message = "a stream stands on the left of a join, and a table at rest on the right"
             if of_matches and found[0].name in clauses:
                 message = "matches of two clauses come at times of their own, and a stream does not join them"
-                help = "write them to two tables, with a statement for each clause, and join these"
+                help = "let another clause look for both in a UNION ALL of them; or write them to two tables, with a "
+                help += "statement for each clause, and join these"
         yield Diagnostic(message, clauses.get(table.name) or place(table, whole), help)
 
 
