@@ -8,7 +8,8 @@ in the same micro-batches, under the same watermark.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -198,6 +199,58 @@ def test_rows_beside_matches_go_on_unless_they_came_too_late() -> None:
 
     assert told((), ("t", "k")) == {"match": [{"t": 4, "k": 2}, {"t": 10, "k": 3}]}
     assert told(("k",), ()) == {"rejected": [{"k": 1}]}
+
+
+class Made:
+    """A stream in the place of one in Spark: what it is of, and the streams that it reads."""
+
+    def __init__(self, of: str, reads: dict[str, Made]) -> None:
+        self.of, self.reads, self.taken = of, reads, 0
+
+    def matches(self) -> Made:
+        self.taken += 1
+        return self
+
+    def all(self) -> Iterator[Made]:
+        yield self
+        for each in self.reads.values():
+            yield from each.all()
+
+
+def test_each_reader_has_a_stream_of_its_own() -> None:
+    """Clauses on unions of clauses on unions: each stream is read under its name, once, and made before its reader."""
+    clause = "MATCH_RECOGNIZE (PARTITION BY g ORDER BY t MEASURES LAST(t) AS t PATTERN (A B))"
+    text = f"""
+        WITH a AS (SELECT g, t FROM one {clause}), b AS (SELECT g, t FROM one UNION ALL SELECT * FROM a),
+          c AS (SELECT * FROM b {clause}), d AS (SELECT * FROM c UNION ALL SELECT * FROM a UNION ALL SELECT * FROM c)
+        SELECT g FROM d {clause} UNION ALL SELECT g FROM (SELECT * FROM b UNION ALL SELECT * FROM d) {clause}
+        UNION ALL SELECT g FROM c"""
+    found = compile_statement(text, "q.sql", "spark", version="0", stream=True)
+    module = ModuleType("job")
+    exec(compile(found.job, "job", "exec"), module.__dict__)
+    names = vars(module)
+    for view in found.statement.views:
+        names[f"find_{view.name}"] = lambda rows, options, name=view.name: Made(name, rows)
+    names["in_time"] = lambda rows, options, place: Made("rows", rows)
+    names["one_time"] = lambda rows, time, *streams: rows if {*streams} == {*rows.values()} else None
+    names["together"] = lambda finish, late, **final: (final, late)
+
+    class Session:
+        def sql(self, text: str, **reads: Made) -> dict[str, Made]:
+            assert set(re.findall("{(.*?)}", text)) == reads.keys()
+            return reads
+
+    final, late = module.follow(Session(), None)
+    made = [each for stream in final.values() for each in stream.all()]
+    assert len({id(each) for each in made}) == len(made) > 20
+    assert all(stream.taken == (stream not in final.values()) for stream in made)
+    follows = dict(zip((view.name for view in found.statement.views), found.statement.followed, strict=True))
+    for stream in made:
+        sources = follows[stream.of].sources if stream.of != "rows" else ()
+        assert list(stream.reads) == [source.name for source in sources]
+        wanted = [source.view.name if isinstance(source, Read) else "rows" for source in sources]
+        assert [each.of for each in stream.reads.values()] == wanted
+    assert {each.of for each in late} == {"rows", "matches_1"}
 
 
 # ---- in Spark -----------------------------------------------------------------------------------
