@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import permutations, product
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -34,7 +35,7 @@ from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.row_bucket import Gate, GateTask
 from sase.runtime.stream.worker import EPOCH, BucketWorker, cell, opened
 from tests.random_rows import ONE, random_rows
-from tests.row_judge import Clause, Row, SkipError, answer, text_of
+from tests.row_judge import Aggregate, At, Clause, Concat, Repeat, Row, SkipError, Variable, answer, text_of
 from tests.streams import Timers, Value, shuffled
 from tests.test_row_patterns import ordered, with_terms
 
@@ -183,6 +184,22 @@ def test_a_clause_on_a_union_gives_what_the_judge_says() -> None:
     assert beside > tries(80) // 3
 
 
+def test_the_clause_waits_for_the_slowest_matches() -> None:
+    """Whichever SELECT they stand in. Matches of one clause come with their last rows, those of the other one when
+    their windows have ended: nine ticks after the time by which they go."""
+    rest = {"first": At("row", first=True, final=True), "v": At("x"), "n": Aggregate("count", None)}
+    one, more = Variable("A"), Repeat(Variable("B"), 0, None)
+    slow = Clause(Concat((one, more)), measures={"u": At("t", first=True), **rest}, within=("t", 9))
+    quick = Clause(Concat((one, Variable("B"))), measures={"u": At("t", final=True), **rest})
+    outer = Clause(Concat((one, Variable("B"))), measures={"rows": Aggregate("min", "row")}, within=("t", 99))
+    groups = numbered([[{"t": t, "x": 0, "y": 0} for t in range(20)]])
+    for seed, order in product(range(5), permutations([slow, quick, None])):
+        parts = [Part(number, clause) for number, clause in enumerate(order)]
+        rows, _ = followed(parts, outer, groups, Random(seed))
+        assert ordered(rows) == ordered(judged(parts, outer, groups))
+        assert len(rows) > 5
+
+
 def test_rows_beside_matches_go_on_unless_they_came_too_late() -> None:
     rows = pa.table({"k": [1, 2, 3], "t": [1, 4, 10]})
     frame = pd.DataFrame({"bucket": [0], "kind": ["events"], "size": [rows.num_rows], "rows": [cell(rows)]})
@@ -280,7 +297,8 @@ UNION ALL SELECT symbol, 'all', since, until FROM (SELECT * FROM ends) MATCH_REC
 
 
 def test_a_clause_on_a_union_gives_the_rows_of_batch(spark: SparkSession, tmp_path: Path) -> None:
-    """Files come in two runs on one checkpoint; the row that is late takes part in nothing."""
+    """Files come in two runs on one checkpoint; the row that is late takes part in nothing, although the clause on the
+    matches is still to decide about its time."""
     rows = prices(11)
     wanted = batch(spark, UNITED, rows)
     assert {row[1] for row in wanted if row[4]} >= {"falls", "flat"}
@@ -290,11 +308,11 @@ def test_a_clause_on_a_union_gives_the_rows_of_batch(spark: SparkSession, tmp_pa
     places = {name: str(tmp_path / name) for name in ("matches", "checkpoint")}
     options = ["--table", f"ticker={incoming}", "--table", f"names={names}", "--out", places["matches"]]
     options += ["--checkpoint", places["checkpoint"], "--max-delay", "1 day", "--trigger", "available-now"]
-    for number, part in enumerate([rows[:24], [("a", DAY, 4), *rows[24:]]]):
+    for number, part in enumerate([rows[:24], [("a", DAY + timedelta(days=8), 4), *rows[24:]]]):
         arrive(incoming, number, part)
         assert main(["run", str(text), "--stream", "--buckets", "2", *options]) == 0
     assert as_sorted(spark.read.parquet(places["matches"]).drop("batch")) == wanted
-    at = "2026-03-01T00:00:00.000Z"
+    at = "2026-03-09T00:00:00.000Z"
     late = [json.loads(line) for line in spark.read.text(f"{places['matches']}-late").toPandas()["value"]]
     # Two clauses read the table, and tell of it once; the rows beside their matches are read otherwise.
     told = [{"symbol": "a", "at": at, "price": 4}, {"symbol": "a", "at": at, "at_2": at}]
