@@ -170,7 +170,7 @@ def match_rows(
     task = task_of(
         typed, pattern, order, values, shown=shown, symbols=symbols, options=options, refuse_ties=refuse_ties
     )
-    task = _with_neighbours(task, rows, before, meets, code)
+    task = with_neighbours(task, before, meets, code)
     out = output_of(typed, task)
     numbered = StructType([StructField(str(at), kind) for at, (_, kind) in enumerate(out)])
     worker = _worker(
@@ -205,12 +205,9 @@ def _prepared(
     if sort == "spark":
         return rows, before, meets, None
     proper = _spelled(rows)
-    before = {name: Shift(proper(shift.column), shift.step) for name, shift in before.items()}
+    before, meets = spelled_neighbours(rows, before, meets)
     kinds = {field.name: field.dataType for field in rows.schema}
     kinds |= {name: kinds[shift.column] for name, shift in before.items()}
-    meets = {
-        name: _spelled_out(each, lambda name: name if name in before else proper(name)) for name, each in meets.items()
-    }
     if not neighbours.decides(meets, kinds, rows.sparkSession):
         found = {name: order.neighbour(quoted(shift.column), shift.step) for name, shift in before.items()}
         return neighbours.with_windows(order.sorted(rows), found, meets, pattern.variables, symbols), {}, {}, None
@@ -223,8 +220,21 @@ def _prepared(
     return rows.withColumn(CODE, code), before, meets, CODE
 
 
-def _with_neighbours(
-    task: Task, rows: DataFrame, before: Mapping[str, Shift], meets: Mapping[str, Condition], code: str | None
+def spelled_neighbours(
+    rows: DataFrame, before: Mapping[str, Shift], meets: Mapping[str, Condition]
+) -> tuple[dict[str, Shift], dict[str, Condition]]:
+    """Columns of other rows, and conditions on these, in the names that the rows have."""
+    proper = _spelled(rows)
+    found = {name: Shift(proper(shift.column), shift.step) for name, shift in before.items()}
+
+    def known(name: str) -> str:
+        return name if name in found else proper(name)
+
+    return found, {name: _spelled_out(each, known) for name, each in meets.items()}
+
+
+def with_neighbours(
+    task: Task, before: Mapping[str, Shift], meets: Mapping[str, Condition], code: str | None = None
 ) -> Task:
     """What a worker is told, if it sorts, or looks at the rows around a row."""
     asked = [shift.column for shift in before.values()]

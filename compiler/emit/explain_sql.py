@@ -9,7 +9,7 @@ from sase.compiler.emit.explain import explain
 from sase.compiler.emit.quote import printable
 from sase.compiler.plan.automaton import ACCEPT
 from sase.compiler.plan.rows import Condition, Constant, Key, Label, LookUp, Operation, RowPlan
-from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed
+from sase.compiler.plan.statement import Followed, PlannedJoin, PlannedStatement, PlannedView, printed
 
 _SHOWN = {
     "one row": "one row per match",
@@ -54,6 +54,9 @@ def _join(join: PlannedJoin, statement: PlannedStatement) -> Iterator[str]:
 def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
     plan = view.plan
     rows: list[tuple[str, str]] = [("reads", printed(view.reads, statement.all_views))]
+    followed = statement.followed[statement.views.index(view)] if statement.followed else None
+    for beside in followed.beside if followed else ():
+        rows.append(("beside", f"rows of tables, those that come in time: {printed(beside.reads, ())}"))
     rows.append(("partitions", ", ".join(plan.by) or "none: one core does all the work"))
     rows.append(("order", ", ".join(map(_key, plan.order)) or "none: rows come in any order"))
     for name, text in plan.computed.items():
@@ -81,7 +84,7 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         looked_at = "row" if plan.context == 1 else f"{plan.context} rows"
         more = f", and the last {looked_at} of each key, for ever" if plan.context else ""
         rows.append(("remembers", f"the rows of a key that are not decided yet{more}"))
-    if (behind := _behind(view, statement)) is not None:
+    if followed and (behind := _behind(followed, statement)) is not None:
         rows.append(("behind", behind))
     rows.append(("output", _SHOWN[plan.shown]))
     for name, look_up in plan.look_ups.items():
@@ -95,13 +98,13 @@ def _view(view: PlannedView, statement: PlannedStatement) -> Iterator[str]:
         last = head
 
 
-def _behind(view: PlannedView, statement: PlannedStatement) -> str | None:
-    """How far behind the watermark a clause works that reads the matches of another."""
-    followed = dict(zip((each.name for each in statement.views), statement.followed, strict=False)).get(view.name)
-    if followed is None or followed.inner is None:
+def _behind(followed: Followed, statement: PlannedStatement) -> str | None:
+    """How far behind the watermark a clause works that reads the matches of others."""
+    if not followed.inner:
         return None
     if not followed.behind:
-        return f"nothing: a match of {{{followed.inner.name}}} is decided with its last row"
+        names = dict.fromkeys(f"{{{each.view.name}}}" for each in followed.inner)
+        return f"nothing: a match of {' or '.join(names)} is decided with its last row"
     unit = " microseconds" if any(each.plan.within and each.plan.within.in_time for each in statement.views) else ""
     return f"the watermark, by {followed.behind:,}{unit}: so long after their time matches may come that it reads"
 

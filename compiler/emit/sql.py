@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
 from sase.compiler.emit.row_pattern import condition_text, look_up_text, pattern_lines, pattern_names
 from sase.compiler.plan.row_stream import final_views
 from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Shifted, leaves_of
-from sase.compiler.plan.statement import PlannedJoin, PlannedStatement, PlannedView, printed, used_by
+from sase.compiler.plan.statement import Named, PlannedJoin, PlannedStatement, PlannedView, Read, printed, used_by
 
 
 def generate_sql(statement: PlannedStatement, version: str, standalone: str | None = None, stream: bool = False) -> str:
@@ -39,7 +40,7 @@ def generate_sql(statement: PlannedStatement, version: str, standalone: str | No
             imports=list(_stream_imports(statement)) if stream else _imports(statement),
             joins=[_join(join, statement, standalone is not None) for join in statement.joins],
             steady=any(join.steady for join in statement.joins),
-            statement=_sql(statement.query, statement),
+            statement=_sql(statement.query, statement.all_views),
             name=literal(stem),
             tables=literal(list(tables)),
             ordered=statement.ordered,
@@ -54,7 +55,6 @@ def _stream(statement: PlannedStatement) -> dict[str, Any]:
     alone = len(statement.views) == 1
     views = []
     for view, followed in zip(statement.views, statement.followed, strict=True):
-        inner = followed.inner
         views.append(
             _view(view, statement)
             | {
@@ -62,35 +62,53 @@ def _stream(statement: PlannedStatement) -> dict[str, Any]:
                 "state": literal(fingerprint(view, statement)),
                 "state_name": "STATE" if alone else f"{view.name.upper()}_STATE",
                 "late": None if followed.late is None else literal(list(followed.late)),
-                "behind": None if inner is None else f"{followed.behind:_}",
-                "inner": inner and inner.name,
+                "behind": f"{followed.behind:_}" if followed.inner else None,
+                "inner": " and ".join(each.name for each in followed.sources),
             }
         )
+    made = list(_made(statement, [Read(view.name, view.marker, view) for view in final]))
     return {
         "views": views,
         "alone": alone,
-        "made": [(view.name, f"find_{view.name}", _rows(view, statement)) for view in _made(statement, final)],
-        "again": len(list(_made(statement, final))) > len(statement.views),
+        "made": made,
+        "again": sum(each.function is not None for each in made) > len(statement.views),
         "final": [view.name for view in final],
         "tellers": [view.name for view in statement.tellers],
         "streams": literal(list(statement.streams)),
     }
 
 
-def _made(statement: PlannedStatement, views: list[PlannedView]) -> Iterator[PlannedView]:
-    """The clauses in an order in which they can be made, each anew for everyone that reads it. What is made first may
+@dataclass(frozen=True)
+class _Made:
+    """A stream that a job makes: of the matches of a clause, by its function, or of rows beside them."""
+
+    name: str
+    function: str | None
+    reads: str
+    place: int | None = None
+    """Of the time, among the columns of these rows,"""
+    time: str | None = None
+    """or the name of that of a clause that reads several streams,"""
+    sources: tuple[str, ...] = ()
+    """and these."""
+
+
+def _made(statement: PlannedStatement, reads: Sequence[Read]) -> Iterator[_Made]:
+    """The streams in an order in which they can be made, each anew for everyone that reads it. What is made first may
     not be needed under its name any more: the last clause of the statement, as none before it reads it."""
-    inner = {view.name: followed.inner for view, followed in zip(statement.views, statement.followed, strict=True)}
-    for view in reversed(views):
-        read = inner[view.name]
-        if read is not None:
-            yield from _made(statement, [read])
-        yield view
-
-
-def _rows(view: PlannedView, statement: PlannedStatement) -> str:
-    """What a clause reads; matches of another one as a DataFrame."""
-    return _sql(view.reads, statement, taken=".matches()")
+    followed = {view.name: each for view, each in zip(statement.views, statement.followed, strict=True)}
+    for read in sorted(reads, key=lambda read: -statement.views.index(read.view)):
+        view, each = read.view, followed[read.view.name]
+        yield from _made(statement, each.inner)
+        for rows in each.beside:
+            yield _Made(rows.name, None, _sql(rows.reads, statement.views), place=rows.place)
+        yield _Made(
+            read.name,
+            f"find_{view.name}",
+            _sql(each.reads or view.reads, each.sources, taken=".matches()"),
+            time=literal(view.plan.order[0].column) if len(each.sources) > 1 else None,
+            sources=tuple(source.name for source in each.sources),
+        )
 
 
 def fingerprint(view: PlannedView, statement: PlannedStatement) -> str:
@@ -144,10 +162,13 @@ def _stream_imports(statement: PlannedStatement) -> Iterator[str]:
     all_rows = any(plan.shown != "one row" for plan in plans)
     functions = ["Key", "RowOrder", *(["all_rows"] if all_rows else []), "symbol_bits"]
     yield f"from sase.runtime.rows import {', '.join(functions)}"
+    if any(each.beside for each in statement.followed):
+        yield "from sase.runtime.stream.beside import in_time"
     yield "from sase.runtime.stream.rows import Options, Stream, follow_rows"
     yield "from sase.runtime.stream.sql import main"
     if len(plans) > 1:
-        yield "from sase.runtime.stream.together import Together, together"
+        several = ["one_time"] if any(len(each.sources) > 1 for each in statement.followed) else []
+        yield f"from sase.runtime.stream.together import {', '.join(['Together', *several, 'together'])}"
 
 
 def _imports_of_clauses(statement: PlannedStatement) -> Iterator[str]:
@@ -172,7 +193,7 @@ def _join(join: PlannedJoin, statement: PlannedStatement, standalone: bool) -> d
         "function": "find_matches" if len(statement.all_views) == 1 else f"find_{join.name}",
         "local": join.name,
         "steps": steps(join.physical, standalone),
-        "reads": [(literal(name), _sql(reads, statement, 16)) for name, reads in join.reads.items()],
+        "reads": [(literal(name), _sql(reads, statement.all_views, 16)) for name, reads in join.reads.items()],
     }
 
 
@@ -199,7 +220,7 @@ def _view(view: PlannedView, statement: PlannedStatement) -> dict[str, Any]:
         "first": literal(list(plan.shown_keys)),
         "first_columns": [literal(column_sql(name)) for name in plan.by if name not in plan.computed],
         "measures": [(literal(measure.name), literal(measure.sql)) for measure in plan.measures],
-        "reads": _sql(view.reads, statement),
+        "reads": _sql(view.reads, statement.all_views),
         "context": plan.context,
         "in_worker": plan.worker is not None,
         **_shifted(plan.worker or Shifted({}, {})),
@@ -239,15 +260,15 @@ def _neighbour(each: Neighbour) -> str:
     return f"order.neighbour({literal(each.sql)}, {each.step})"
 
 
-def _sql(query: exp.Query, statement: PlannedStatement, indent: int = 8, taken: str = "") -> str:
+def _sql(query: exp.Query, views: Sequence[Named], indent: int = 8, taken: str = "") -> str:
     """The arguments of `spark.sql`: on one line, or with a literal for each line of the text. `taken` is what makes a
     DataFrame of a view."""
-    views = [f"{view.name}={view.name}{taken}" for view in used_by(query, statement.all_views)]
-    flat = ", ".join([literal(printed(query, statement.all_views)), *views])
+    given = [f"{view.name}={view.name}{taken}" for view in used_by(query, views)]
+    flat = ", ".join([literal(printed(query, views)), *given])
     if len(flat) <= LINE - 40:
         return flat
-    lines = printed(query, statement.all_views, pretty=True).split("\n")
+    lines = printed(query, views, pretty=True).split("\n")
     texts = [literal(line + "\n" * (at < len(lines))) for at, line in enumerate(lines, 1)]
     blanks = " " * indent
-    arguments = [f"\n{blanks}".join(texts), *views]
+    arguments = [f"\n{blanks}".join(texts), *given]
     return "\n" + "".join(f"{blanks}{argument},\n" for argument in arguments) + blanks[4:]

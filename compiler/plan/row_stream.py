@@ -2,7 +2,7 @@
 
 A row pattern must say when a match is decided, and the rest of the statement must go from row to row: a stream has no
 end at which something could be counted or sorted. So every SELECT begins FROM a stream: a clause from tables, or from
-the matches of another clause, and what is around the clauses from their matches.
+the matches of other clauses, and what is around the clauses from their matches.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import Anchor, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
+from sase.compiler.plan.row_sources import Sources, full_name, leading
 from sase.compiler.plan.row_times import Unfit, lag
 from sase.compiler.plan.rows import RowPlan, leaves_of, place
-from sase.compiler.plan.statement import Followed, PlannedStatement, PlannedView, printed
+from sase.compiler.plan.statement import Followed, PlannedRows, PlannedStatement, PlannedView, Read, printed
 
 _AT_REST = "leave it out: a greedy loop takes all rows up to the end of its window; or run it on tables at rest"
 _PER_ROW = "write the matches somewhere, and ask that table"
-_ELSEWHERE = "write the matches of one clause somewhere, and follow them with another"
 
 
 def on_stream(statement: PlannedStatement) -> PlannedStatement:
@@ -51,37 +51,46 @@ def final_views(statement: PlannedStatement) -> list[PlannedView]:
 
 
 def _followed(view: PlannedView, views: Sequence[PlannedView], earlier: Sequence[Followed]) -> Followed:
-    """What a clause follows: the tables that its FROM begins with, or the matches of another clause."""
+    """What a clause follows: the tables that its FROM leads to, matches of other clauses, or both."""
     clause = view.plan.clause
-    sources = [source for source, _ in _leading(view.reads)]
     known = {other.marker: at for at, other in enumerate(views)}
-    inner = [known[source.name] for source in sources if isinstance(source, exp.Table) and source.name in known]
-    if not inner and all(isinstance(source, exp.Table) and source.name for source in sources):
-        return Followed(tuple(dict.fromkeys(map(_full_name, sources))))
-    if not inner:
+    sources = [source for source, _ in leading(view.reads)]
+    if not all(isinstance(source, exp.Table) and source.name for source in sources):
         raise Unfit(Diagnostic("a clause on a stream reads a table", clause.span, "name one in FROM"))
-    if len(sources) > 1:
-        message = "a clause on a stream reads tables, or the matches of one other clause"
-        raise Unfit(Diagnostic(message, clause.span, _ELSEWHERE))
-    (at,) = inner
-    behind = earlier[at].behind + lag(view, views[at])
-    return Followed((), views[at], behind)
+    tables = tuple(dict.fromkeys(full_name(source) for source in sources if source.name not in known))
+    time = clause.order[0].expression if clause.order else None
+    if not any(source.name in known for source in sources):
+        return Followed(tables)
+    if not isinstance(time, exp.Column):
+        return Followed(tables)  # no stream is followed so, and that has been said
+    apart = Sources.of(view, views)
+    times = apart.times(time.name)
+    behind = 0
+    for source, origin in zip(apart.found, times, strict=True):
+        if isinstance(source, Read):
+            before = earlier[known[source.view.marker]].behind
+            behind = max(behind, before + lag(time, origin, view.plan, source.view.plan))
+        elif not isinstance(origin, int):
+            message = "rows of a table beside matches go by the same column as these: which one that is, nobody knows"
+            help = "name the columns in each SELECT of the UNION ALL, and hand the time on as it is"
+            raise Unfit(Diagnostic(message, place(time, clause.span), help))
+    beside = apart.apart(times, sum(len(each.beside) for each in earlier))
+    inner = tuple(source for source in apart.found if isinstance(source, Read))
+    return Followed(tables, inner, beside, view.reads if len(times) == 1 else apart.reads, behind)
 
 
 def _telling(statement: PlannedStatement) -> PlannedStatement:
     """Of the clauses that read the same rows by the same time, one tells which came too late: with the columns that
     they remember, all of them."""
-    final, tellers = final_views(statement), list[PlannedView]()
-    inner = {view.marker: each.inner for view, each in zip(statement.views, statement.followed, strict=True)}
-    read: set[str] = set()  # without common table expressions that nobody reads
-    for each in final:
-        view: PlannedView | None = each
-        while view is not None:
-            read.add(view.marker)
-            view = inner[view.marker]
+    final, tellers = final_views(statement), list[PlannedView | PlannedRows]()
+    read = {view.marker for view in final}  # without common table expressions that nobody reads
+    for view, followed in reversed(list(zip(statement.views, statement.followed, strict=True))):
+        if view.marker in read:
+            read |= {each.view.marker for each in followed.inner}
+            tellers += followed.beside
     groups: dict[tuple[str, str], list[int]] = {}
     for at, (view, followed) in enumerate(zip(statement.views, statement.followed, strict=True)):
-        if followed.inner is None and view.marker in read:
+        if not followed.inner and view.marker in read:
             key = (printed(view.reads, ()), view.plan.order[0].column.lower())
             groups.setdefault(key, []).append(at)
     late: dict[int, tuple[str, ...] | None] = {}
@@ -101,7 +110,8 @@ def _telling(statement: PlannedStatement) -> PlannedStatement:
 def _remembered(plan: RowPlan) -> Iterator[str]:
     """The user's columns of a row that a clause with one row per match keeps."""
     assert plan.worker is not None
-    looked_up = [*plan.look_ups.values(), *(leaf for each in plan.running.values() for leaf in leaves_of(each))]
+    conditions = [*plan.running.values(), *plan.worker.meets.values()]
+    looked_up = [*plan.look_ups.values(), *(leaf for each in conditions for leaf in leaves_of(each))]
     shifts = [shift.column for shift in plan.worker.shifts.values()]
     ours = {*plan.computed, *plan.terms, *plan.worker.shifts}
     for name in (*plan.by, *(key.column for key in plan.order), *(each.column for each in looked_up), *shifts):
@@ -184,11 +194,11 @@ def _of_queries(statement: PlannedStatement, followed: Sequence[Followed], whole
 def _around(query: exp.Query, tables: set[str], clauses: Mapping[str, Span], whole: Span) -> Iterator[Diagnostic]:
     """What is around the clauses begins with their matches, each of them once."""
     read: set[str] = set()
-    for source, way in _leading(query):
+    for source, way in leading(query):
         if source.name not in clauses:
             message = "this would come with every micro-batch: each SELECT around the clauses begins FROM one of them"
-            if _full_name(source).lower() in tables:
-                message = f"{_full_name(source)} is a stream, and only clauses read it"
+            if full_name(source).lower() in tables:
+                message = f"{full_name(source)} is a stream, and only clauses read it"
             yield Diagnostic(message, place(source, whole), f"leave it out, or {_PER_ROW}")
         elif source.name in read:
             message = "the matches of a clause are read once on a stream"
@@ -196,43 +206,16 @@ def _around(query: exp.Query, tables: set[str], clauses: Mapping[str, Span], who
         read.add(source.name)
 
 
-def _leading(query: exp.Expr) -> Iterator[tuple[exp.Expr, list[exp.Expr]]]:
-    """What a query begins with, each SELECT of a UNION ALL: a table mostly, and the names that lead there."""
-    yield from _leading_of(query, {cte.alias.lower(): cte for cte in query.find_all(exp.CTE)}, [])
-
-
-def _leading_of(
-    query: exp.Expr, known: Mapping[str, exp.CTE], way: list[exp.Expr]
-) -> Iterator[tuple[exp.Expr, list[exp.Expr]]]:
-    match query:
-        case exp.SetOperation():
-            yield from _leading_of(query.left, known, way)
-            yield from _leading_of(query.right, known, way)
-        case exp.Subquery():
-            yield from _leading_of(query.this, known, way)
-        case exp.Select() if (begin := query.args.get("from_")) is not None:
-            yield from _leading_of(begin.this, known, way)
-        case exp.Table() if not query.db and (name := query.name.lower()) in known:
-            others = {each: cte for each, cte in known.items() if each != name}
-            yield from _leading_of(known[name].this, others, [*way, query])
-        case _:
-            yield query, [*way, query]
-
-
-def _full_name(table: exp.Expr) -> str:
-    return ".".join(part.name for part in table.parts) if isinstance(table, exp.Table) else ""
-
-
 def _not_first(tree: exp.Query, tables: set[str], clauses: Mapping[str, Span], whole: Span) -> Iterator[Diagnostic]:
     """Streams that stand elsewhere than where FROM begins: on the right of a join, or in a condition."""
     ctes = {cte.alias.lower(): cte for cte in tree.find_all(exp.CTE)}
-    begins = list(_leading(tree))
-    inside = [way for cte in ctes.values() for _, way in _leading_of(cte.this, ctes, [])]
-    leading = {id(node) for way in (*(way for _, way in begins), *inside) for node in way}
+    begins = list(leading(tree))
+    inside = [way for cte in ctes.values() for _, way in leading(cte.this)]
+    first = {id(node) for way in (*(way for _, way in begins), *inside) for node in way}
     of_matches = any(source.name in clauses for source, _ in begins)
 
     def streams(table: exp.Table, seen: frozenset[str] = frozenset()) -> Iterator[exp.Table]:
-        name = _full_name(table).lower()
+        name = full_name(table).lower()
         if name in ctes and name not in seen:
             for each in ctes[name].this.find_all(exp.Table):
                 yield from streams(each, seen | {name})
@@ -240,7 +223,7 @@ def _not_first(tree: exp.Query, tables: set[str], clauses: Mapping[str, Span], w
             yield table
 
     for table in tree.find_all(exp.Table):
-        found = [] if id(table) in leading else list(streams(table))
+        found = [] if id(table) in first else list(streams(table))
         if not found:
             continue
         message = "a stream stands where FROM begins, and nowhere else"
@@ -249,7 +232,8 @@ def _not_first(tree: exp.Query, tables: set[str], clauses: Mapping[str, Span], w
             message = "a stream stands on the left of a join, and a table at rest on the right"
             if of_matches and found[0].name in clauses:
                 message = "matches of two clauses come at times of their own, and a stream does not join them"
-                help = "write them to two tables, with a statement for each clause, and join these"
+                help = "let another clause look for both in a UNION ALL of them; or write them to two tables, with a "
+                help += "statement for each clause, and join these"
         yield Diagnostic(message, clauses.get(table.name) or place(table, whole), help)
 
 
@@ -259,7 +243,7 @@ def _not_per_row(tree: exp.Query, whole: Span) -> Iterator[Diagnostic]:
             words = "UNION" if isinstance(node, exp.Union) else type(node).__name__.upper()
             message = f"{words} compares all rows, and a stream has no end"
             yield Diagnostic(message, place(node, whole), "UNION ALL goes from row to row; or " + _PER_ROW)
-        elif isinstance(node, exp.Select):
+        elif isinstance(node, exp.Query):
             for name, words in _WORDS.items():
                 if part := node.args.get(name):
                     yield Diagnostic(f"{words} needs all rows, and a stream has no end", place(part, whole), _PER_ROW)

@@ -28,8 +28,8 @@ from sase.compiler.core.rows import (
 )
 from sase.compiler.core.scalars import unparenthesised
 from sase.compiler.plan.automaton import ACCEPT
+from sase.compiler.plan.row_columns import Origin
 from sase.compiler.plan.rows import RowPlan, place
-from sase.compiler.plan.statement import PlannedView
 
 
 class Unfit(Exception):
@@ -38,22 +38,18 @@ class Unfit(Exception):
         self.diagnostic = diagnostic
 
 
-def lag(outer: PlannedView, inner: PlannedView) -> int:
-    """How long after the time by which `outer` goes a match of `inner` may come, in ticks."""
-    order, plan = outer.plan.clause.order, inner.plan
-    time = order[0].expression if order else None
-    name = origin(outer.reads, time.name, inner.marker) if isinstance(time, exp.Column) else None
-    row = None if name is None else _row_of(plan, name)
-    if not isinstance(time, exp.Column):
-        return 0  # no stream is followed so, and that has been said
+def lag(time: exp.Column, origin: Origin, outer: RowPlan, plan: RowPlan) -> int:
+    """How long after the time by which `outer` goes a match of the clause that it reads may come, in ticks. `origin` is
+    the column of the match that is this time."""
+    row = _row_of(plan, origin) if isinstance(origin, str) else None
     if row is None:
         raise Unfit(
             Diagnostic(
                 "a clause on the matches of another goes by a time of their rows: else nobody knows when all have come",
-                place(time, outer.plan.clause.span),
-                f"give the inner clause a measure such as  LAST({_time(plan)}) AS ended,  select it as it is (beside a "
-                "join, with the name of its table), and begin ORDER BY with it; or write the matches of one clause "
-                "somewhere, and follow them with another",
+                place(time, outer.clause.span),
+                f"give the inner clause a measure such as  LAST({_time(plan)}) AS ended,  select it as it is (in a "
+                "UNION ALL, at its place in each SELECT), and begin ORDER BY with it; or write the matches of one "
+                "clause somewhere, and follow them with another",
             )
         )
     assert plan.worker is not None
@@ -82,56 +78,6 @@ def lag(outer: PlannedView, inner: PlannedView) -> int:
 
 def _time(plan: RowPlan) -> str:
     return plan.order[0].column if plan.order else "ts"
-
-
-# ---- where a column comes from ------------------------------------------------------------------
-
-
-def origin(query: exp.Expr, name: str, marker: str) -> str | None:
-    """The column of the table `marker` that a query hands on under a name, as it is; None where that is not certain."""
-    return _origin(query, name, marker, {cte.alias.lower(): cte for cte in query.find_all(exp.CTE)})
-
-
-def _origin(query: exp.Expr, name: str, marker: str, known: dict[str, exp.CTE]) -> str | None:
-    if isinstance(query, exp.Subquery):
-        return _origin(query.this, name, marker, known)
-    if isinstance(query, exp.Table) and query.name == marker:
-        return name
-    if isinstance(query, exp.Table) and not query.db and query.name.lower() in known:
-        others = {each: cte for each, cte in known.items() if each != query.name.lower()}
-        cte = known[query.name.lower()]
-        return None if cte.args["alias"].columns else _origin(cte.this, name, marker, others)
-    if not isinstance(query, exp.Select) or query.args.get("from_") is None:
-        return None
-    source = query.args["from_"].this
-    if source.args.get("pivots") or (source.args.get("alias") and source.args["alias"].columns):
-        return None
-    alone = not query.args.get("joins") and not query.args.get("laterals")
-    before = _selected(query, name, source.alias_or_name if not alone else None)
-    return None if before is None else _origin(source, before, marker, known)
-
-
-def _selected(query: exp.Select, name: str, source: str | None) -> str | None:
-    """The column of what FROM begins with that is selected under a name. `source` has to be named, where there is more
-    than one."""
-    found: list[str | None] = []
-    for selected in query.expressions:
-        value = selected.this if isinstance(selected, exp.Alias) else selected
-        if isinstance(value, exp.Column):
-            own = source is None or value.table.lower() == source.lower()
-            if isinstance(value.this, exp.Star):
-                found += [name] if own and not _changed(value.this) else [None]
-            elif selected.alias_or_name.lower() == name.lower():
-                found.append(value.name if own else None)
-        elif isinstance(value, exp.Star):
-            found.append(name if source is None and not _changed(value) else None)
-        elif selected.alias_or_name.lower() == name.lower():
-            found.append(None)
-    return found[0] if len(found) == 1 else None
-
-
-def _changed(star: exp.Star) -> bool:
-    return any(star.args.get(word) for word in ("except_", "except", "replace", "rename"))
 
 
 # ---- which row of a match it is the time of -----------------------------------------------------

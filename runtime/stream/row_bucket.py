@@ -87,23 +87,29 @@ class RowStreamTask(Task):
 
 
 @dataclass(frozen=True)
-class LateTask:
-    """What a bucket is told that has no state: which rows came too late, and nothing else."""
+class GateTask:
+    """What a bucket is told that has no state: rows go on as they come, but for those that came too late."""
 
     by: tuple[str, ...]
     time: str
     late: tuple[str, ...]
+    """The columns of a row that came too late,"""
+    kept: tuple[str, ...] = ()
+    """and of one that goes on; where there are none, none does."""
 
 
-class LateBucket:
-    def __init__(self, task: LateTask) -> None:
+class Gate:
+    def __init__(self, task: GateTask) -> None:
         self.task = task
 
     def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
-        late = None
+        late, timely = None, list[pa.RecordBatch]()
         if arrived is not None:
-            late = arrived.filter(int64s(arrived, self.task.time) < watermark).select(list(self.task.late))
-        return Step(late, iter(()), None, None)
+            behind = int64s(arrived, self.task.time) < watermark
+            late = arrived.filter(behind).select(list(self.task.late))
+            if self.task.kept:
+                timely = arrived.filter(~behind).select(list(self.task.kept)).to_batches()
+        return Step(late, iter(timely), None, None)
 
 
 class RowBucket(RowMatcher):

@@ -15,11 +15,11 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted, ticks
 from sase.runtime.operator.rows import Task
 from sase.runtime.row_pattern import Condition, Measure, RowPattern, Shift
+from sase.runtime.rows import OURS, RowOrder, doubts, output_of, spelled_neighbours, task_of, with_neighbours
 from sase.runtime.rows import Options as RowOptions
-from sase.runtime.rows import RowOrder, doubts, output_of, task_of
 from sase.runtime.stream.horizon import TIMELY
 from sase.runtime.stream.rejected import counted, rejected_schema
-from sase.runtime.stream.row_bucket import LateTask, RowStreamTask
+from sase.runtime.stream.row_bucket import GateTask, RowStreamTask
 from sase.runtime.stream.ssc import Stream, in_state, prepare
 from sase.runtime.stream.watch import Columns, Options, refuse_other_watermark
 from sase.runtime.stream.worker import EPOCH
@@ -54,20 +54,17 @@ def follow_rows(
     """
     for text in doubts(pattern, order, shown):
         logging.getLogger("sase").warning(text)
-    before = before or {}
+    before, meets = spelled_neighbours(rows, before or {}, meets or {})
     # What the worker adds has the types of what it comes from.
     typed = rows.withColumns({name: F.col(quoted(shift.column)) for name, shift in before.items()})
     told = task_of(typed, pattern, order, values, shown=shown, symbols=symbols, options=RowOptions())
-    needed = dict.fromkeys([*told.names, *(shift.column for shift in before.values())])
+    told = with_neighbours(told, before, meets)
     spelled = {name.lower(): name for name in rows.columns}
     if late is None:
-        late = [name for name in needed if not name.startswith("_sase_")]
+        late = [name for name in told.names if not name.startswith(OURS)]
     task = in_stream(
         told,
         options,
-        names=tuple(name for name in needed if name not in before),
-        shifts=tuple(before.items()),
-        meets=tuple((meets or {}).items()),
         context=context,
         late=tuple(spelled[name.lower()] for name in late if name.lower() in spelled),
         behind=behind or 0,
@@ -76,7 +73,7 @@ def follow_rows(
     columns = Columns(task.time, symbols, "_sase_reason", "_sase_record", "_sase_clock", "_sase_bucket")
     carried = rows.select(*(F.col(quoted(name)) for name in dict.fromkeys([*task.names, *task.late])))
     if behind is None:
-        watched = _watched(carried, columns, time_kind, options)
+        watched = watched_by(carried, columns, time_kind, options)
     else:
         # They tell no time that their own rows did not tell, and are never late.
         timely = F.col(symbols).bitwiseOR(F.lit(TIMELY))
@@ -118,12 +115,12 @@ def found_in_state(
     def only_late() -> Stream:
         told = dict.fromkeys([*task.by, task.time, *task.late, columns.reason, columns.record])
         rows = watched.select(*(F.col(quoted(name)) for name in told))
-        late = LateTask(task.by, task.time, task.late)
+        late = GateTask(task.by, task.time, task.late)
         packed = in_state(rows, late, columns, buckets, f"late {state}", time_kind, bootstrap, task.late)
-        return Stream(counted(packed), found, rejected, named, None, buckets, time_kind)
+        return Stream(counted(packed), found, rejected, named, None, buckets, time_kind, clock)
 
-    rejected = rejected_schema(watched.schema, task.late)
-    return Stream(counted(packed), found, rejected, named, task, buckets, time_kind, only_late)
+    rejected, clock = rejected_schema(watched.schema, task.late), watched.schema[task.time].dataType
+    return Stream(counted(packed), found, rejected, named, task, buckets, time_kind, clock, only_late)
 
 
 def kind_of_time(rows: DataFrame, time: str) -> str:
@@ -147,7 +144,7 @@ def _tagged(rows: DataFrame, columns: Columns, time_kind: str) -> DataFrame:
     return rows.withColumn(columns.reason, why).withColumn(columns.record, F.lit(None).cast("string"))
 
 
-def _watched(rows: DataFrame, columns: Columns, time_kind: str, options: Options) -> DataFrame:
+def watched_by(rows: DataFrame, columns: Columns, time_kind: str, options: Options) -> DataFrame:
     """The rows under a watermark."""
     tagged, time = _tagged(rows, columns, time_kind), ticks(rows, quoted(columns.time))
     moment = F.timestamp_micros(time) if time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)

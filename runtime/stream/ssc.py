@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
 from sase import __version__
@@ -27,7 +27,7 @@ from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.rejected import counted, rejected_schema
-from sase.runtime.stream.row_bucket import LateTask, RowStreamTask
+from sase.runtime.stream.row_bucket import GateTask, RowStreamTask
 from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options
 from sase.runtime.stream.worker import BucketTask
@@ -52,6 +52,8 @@ class Stream:
     """What a bucket is told; None where nothing is remembered."""
     buckets: int = 0
     time_kind: str = "timestamp"
+    time_type: DataType | None = None
+    """Of the times by which it goes, where others may go by the same."""
     only_late: Callable[[], Stream] | None = None
     """Makes a stream that tells of rows that came too late, and finds nothing."""
 
@@ -149,7 +151,7 @@ def scan_and_construct(
 
 def in_state(
     events: DataFrame,
-    task: StreamTask | RowStreamTask | LateTask,
+    task: StreamTask | RowStreamTask | GateTask,
     columns: Columns,
     buckets: int,
     state: str,

@@ -12,7 +12,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import IntegralType, StringType, StructType
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import quoted
@@ -67,12 +67,31 @@ def together(finish: Callable[..., DataFrame], *, late: Sequence[Stream] = (), *
             "in a subquery before its clause"
         )
     if len({part.packed.isStreaming for part in parts}) > 1:
-        raise SaseRunError("some of the clauses read streams, and others tables at rest: run these on their own")
+        raise SaseRunError(_AT_REST)
     numbered = [
         part.packed.withColumn("bucket", (F.col("bucket") + at * _PLACES).cast("int")) for at, part in enumerate(parts)
     ]
     packed = reduce(DataFrame.unionAll, numbered)
     return Together(packed, parts, list(found), finish, kinds.pop())
+
+
+def one_time(rows: DataFrame, time: str, *streams: Stream) -> DataFrame:
+    """Rows of several streams. Where Spark has brought their times together, they would be other moments than those by
+    which each of the streams goes."""
+    if len({stream.packed.isStreaming for stream in streams}) > 1:
+        raise SaseRunError(_AT_REST)
+    (wanted,) = (field.dataType for field in rows.select(quoted(time)).schema)
+    for kind in (stream.time_type for stream in streams):
+        if kind != wanted and not (isinstance(kind, IntegralType) and isinstance(wanted, IntegralType)):
+            told = "nothing" if kind is None else kind.simpleString()
+            raise SaseRunError(
+                f"a clause goes by {time}, which is {wanted.simpleString()}, and rows that it reads go by {told}: cast "
+                "one of them in a subquery before its clause"
+            )
+    return rows
+
+
+_AT_REST = "some of the clauses read streams, and others tables at rest: run these on their own"
 
 
 def _event(shown: StructType) -> StructType:

@@ -172,12 +172,11 @@ def refuse_other_watermark(frames: Sequence[DataFrame], time: str, options: Opti
                 f'the events have a watermark on a column that is left out: put it on "{time}", or leave the '
                 "watermark out and give max_delay"
             )
-        for name in columns:
-            if name.lower() != time.lower():
-                raise SaseRunError(
-                    f'the events have a watermark on "{name}", and the query goes by "{time}": put the '
-                    f'watermark on "{time}", or leave it out and give max_delay'
-                )
+        if columns and time.lower() not in map(str.lower, columns):  # it is there twice where a query selects it twice
+            raise SaseRunError(
+                f'the events have a watermark on "{columns[0]}", and the query goes by "{time}": put the '
+                f'watermark on "{time}", or leave it out and give max_delay'
+            )
         marked.append(bool(columns))
     if any(marked) and not all(marked):
         raise SaseRunError(

@@ -12,7 +12,7 @@ from sase.runtime.errors import SaseRunError
 from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, StreamTask
 from sase.runtime.stream.group_bucket import GroupBucket, GroupTask
-from sase.runtime.stream.row_bucket import LateBucket, LateTask, RowBucket, RowStreamTask
+from sase.runtime.stream.row_bucket import Gate, GateTask, RowBucket, RowStreamTask
 from sase.runtime.stream.totals import TotalsBucket
 
 EPOCH = 1 << 52
@@ -24,14 +24,14 @@ CELL_BYTES = 64 << 10
 
 _NAME = b"sase"
 
-BucketTask = StreamTask | RowStreamTask | LateTask | GroupTask
+BucketTask = StreamTask | RowStreamTask | GateTask | GroupTask
 
 
 class BucketWorker:
     """One for each task of Spark. `fingerprint` names what the state is made of."""
 
     def __init__(self, task: BucketTask, fingerprint: str, time_kind: str) -> None:
-        self.bucket: Bucket | RowBucket | LateBucket | GroupBucket
+        self.bucket: Bucket | RowBucket | Gate | GroupBucket
         self.shown: tuple[str, ...] = ()
         self.behind = 0
         match task:
@@ -39,8 +39,8 @@ class BucketWorker:
                 self.bucket = GroupBucket(task)
             case RowStreamTask():
                 self.bucket, self.behind, self.shown = RowBucket(task), task.behind, task.late
-            case LateTask():
-                self.bucket, self.shown = LateBucket(task), task.late
+            case GateTask():
+                self.bucket, self.shown = Gate(task), task.late
             case StreamTask():
                 self.bucket = TotalsBucket(task) if isinstance(task.pattern, Totals) else Bucket(task)
                 self.behind, self.shown = task.behind, task.shown

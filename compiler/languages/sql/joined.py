@@ -10,9 +10,10 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.ctes import drop_unused, visible
 from sase.compiler.languages.sql.aliases import LeftAlone, Tables
 from sase.compiler.languages.sql.self_joins import is_candidate, self_join
-from sase.compiler.languages.sql.statement import drop_unused, unused, visible
+from sase.compiler.languages.sql.statement import unused
 
 UNKNOWN = "nothing is known of its tables here: give them with --table NAME=PATH, or ask in a session that has them"
 

@@ -16,6 +16,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from sase.compiler.core.ctes import drop_unused, visible
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import RowClause
 from sase.compiler.languages.sql.binder import bind_clause
@@ -242,44 +243,6 @@ def _replaced(query: exp.Query, marker: str) -> tuple[exp.Query, exp.Query]:
             table.set(name, value)
     subquery.replace(table)
     return query, reads
-
-
-def visible(node: exp.Expr, reads: exp.Query) -> list[exp.CTE]:
-    """The common table expressions that the query needs, of those of a node, before it and around it."""
-    known: dict[str, exp.CTE] = {}
-    below: exp.Expr | None = None
-    above: exp.Expr | None = node
-    while above is not None:
-        if isinstance(above, exp.With):
-            before = above.expressions[: above.expressions.index(below)]
-            known = {**{cte.alias.lower(): cte for cte in before}, **known}
-        elif isinstance(above.args.get("with_"), exp.With) and below is not above.args["with_"]:
-            known = {**{cte.alias.lower(): cte for cte in above.args["with_"].expressions}, **known}
-        below, above = above, above.parent
-    needed: dict[str, exp.CTE] = {}
-    waiting: list[exp.Expr] = [reads]
-    while waiting:
-        for table in waiting.pop().find_all(exp.Table):
-            name = table.name.lower()
-            if not table.db and name in known and name not in needed:
-                needed[name] = known[name]
-                waiting.append(known[name])
-    return [cte.copy() for name, cte in known.items() if name in needed]
-
-
-def drop_unused(query: exp.Query) -> None:
-    """Common table expressions that only a clause needed, which has them now."""
-    with_ = query.args.get("with_")
-    while with_ is not None:
-        used = [table.name.lower() for table in query.find_all(exp.Table) if not table.db]
-        idle = [cte for cte in with_.expressions if cte.alias.lower() not in used]
-        for cte in idle:
-            cte.pop()
-        if not with_.expressions:
-            with_.pop()
-            return
-        if not idle:
-            return
 
 
 def unused(text: str, name: str) -> str:
