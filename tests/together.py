@@ -19,7 +19,21 @@ def together(answers: Iterable[DataFrame]) -> Iterator[Row]:
     """The rows of all answers, which have the same columns."""
     waiting = iter(answers)
     while some := list(islice(waiting, SIZE)):
-        yield from reduce(DataFrame.union, some).collect()
+        yield from collected(reduce(DataFrame.union, some))
+
+
+def collected(answers: DataFrame) -> list[Row]:
+    """As planned: of so many shuffles, Spark would plan all that is left anew after each."""
+    conf = answers.sparkSession.conf
+    before = conf.get(_ADAPTIVE)
+    conf.set(_ADAPTIVE, "false")
+    try:
+        return answers.collect()
+    finally:
+        conf.set(_ADAPTIVE, before)
+
+
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 def rows_of(answers: Mapping[str, DataFrame]) -> dict[str, list[dict[str, Any]]]:
