@@ -102,8 +102,10 @@ targets above; *unsorted* carries the type as a string, both ways:
 So by key it takes as long as the worker that hands everything back unsorted. What is left there is the shuffle:
 Spark takes 400 ns of CPU for a row that it shuffles and 120 ns to hand it to Python. State bits as bytes instead of
 64-bit integers save 4 % of the shuffle, as a row of Spark's has 8 bytes for each column in any case; that was not
-worth a second format. The tables of 2 million events below are older than the sort in the worker and all that came
-after it."""
+worth a second format. Nor are codes in the place of strings: the shop's 2.5 million relevant events, with UUIDs and
+products, take 4.2 s to be shuffled and handed to Python and back, and 3.3 s with a number for each string, if somebody
+had the numbers; to find out which strings there are takes 2.3 and 1.0 s. (By hand, medians of four.) The tables of 2
+million events below are older than the sort in the worker and all that came after it."""
 
 
 def _opening(results: Results, scale: Scale) -> str:
