@@ -263,6 +263,21 @@ def test_types_that_were_left_out_are_no_types_of_the_events(spark: SparkSession
         assert tally.unseen_types(tally.counts()) == ["no event has the type B: there are A, C"]
 
 
+def test_what_a_condition_of_the_table_does_not_know_is_left_out(
+    spark: SparkSession, tmp_path: Path, small: None
+) -> None:
+    """NULL is not true: of events without an id, those with a small n are neither found nor counted."""
+    events, found = written(spark, tmp_path, stream(12)), []
+    frame = events.where("id < 3 OR n > 1")
+    for options in ({}, {"parallel": "key"}):
+        answer, tally = sase.compile(QUERIES[2], CATALOG, **options).watched({None: frame})
+        assert is_left_in_place(answer, "worker") == (not options)
+        rows = sorted(map(str, answer.collect()))
+        found.append((rows, tally.counts().relevant))
+    assert found[0] == found[1]
+    assert found[0][0] and 0 < found[0][1] < events.where("type IS NOT NULL").count()
+
+
 def test_a_strict_run_and_one_with_flaws_are_read_by_spark(spark: SparkSession, tmp_path: Path, small: None) -> None:
     from sase.runtime.events import check
     from sase.runtime.io.tally import Tally
