@@ -164,6 +164,20 @@ def test_timestamps_and_ends_of_windows(spark: SparkSession, tmp_path: Path, sca
         assert len(expected) == (60 if seconds == 25 else 118)
 
 
+def test_an_event_at_a_cut_ends_its_matches_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Spans are cut where row groups begin, and here each begins with the time of the last event of the one before."""
+    events = [
+        {"type": "B" if at % 6 == 5 else "A", "ts": at // 6 * 10 + (10 if at % 6 == 5 else at % 6), "id": 1, "n": 1}
+        for at in range(60)
+    ]
+    query = QUERIES[4]  # which has to see what comes behind a match, so spans read on behind their ends
+    found = sase.compile(query, CATALOG, scan="worker").run(written(spark, tmp_path, events))
+    assert is_left_in_place(found, "worker")
+    expected = Counter(map(canonical, evaluate(query, CATALOG, events)))
+    assert Counter(canonical(row.asDict(recursive=True)) for row in found.collect()) == expected
+    assert expected.total() == 30
+
+
 @pytest.mark.parametrize("why", ["strategy", "rule", "far", "small", "another column"])
 def test_events_go_by_key_where_they_must(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
