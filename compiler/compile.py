@@ -190,8 +190,8 @@ def _for_stream(query: BoundQuery, options: Options) -> Options:
         raise OptionError("a stream has buckets of keys instead of partitions: see --buckets")
     if strategy.arrivals != "auto":
         raise OptionError("a stream tells what has arrived when it releases an event: leave arrivals out")
-    if strategy.scan != "auto":
-        raise OptionError("Spark reads a stream: leave scan out")
+    if strategy.scan == "worker":
+        raise OptionError("workers read the files of a stream where they can: leave scan out, or let scan=spark do it")
     if strategy.sort != "auto":
         raise OptionError("a stream sorts what the watermark releases: leave sort out")
     return replace(options, strategy=replace(strategy, slice="off", parallel="auto"))

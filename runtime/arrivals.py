@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from sase.runtime.executors import from_package
 from sase.runtime.operator.arrivals import FIRST, TOTAL, Running, Task
 from sase.runtime.operator.thinning import Tree
 
@@ -213,16 +214,13 @@ def number_type(name: str) -> DataType:
 
 
 def _worker(task: bytes, kinds: list[pa.DataType] | None, bootstrap: Callable[[], None] | None) -> Worker:
-    """Pickled by value: it holds no object of this package, which `bootstrap` may have to bring along first."""
+    load = from_package("sase.runtime.operator.arrivals", "totals" if kinds is None else "run", bootstrap)
+    more = () if kinds is None else (kinds,)
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
 
-        if bootstrap is not None:
-            bootstrap()
-        from sase.runtime.operator.arrivals import run, totals
-
-        known = pickle.loads(task)
-        yield from totals(known, batches) if kinds is None else run(known, batches, kinds)
+        run = load()
+        yield from run(pickle.loads(task), batches, *more)
 
     return worker

@@ -85,6 +85,11 @@ def explain(error: Exception | str) -> str:
         return _raised(text).partition(": ")[2]
     if "Traceback (most recent call last)" in text:
         return f"a Python worker of Spark failed: {_raised(text)}"
+    if found := re.search(r"Invalid batch: path#\d+,modificationTime#.*content#\d+,(\w+)#", text):
+        return (
+            f"a directory {found[1]}=… has come, whose name has values of a column: compile the query with --strategy "
+            "scan=spark, which leaves reading to Spark, and start again"
+        )
     if "Python worker exited unexpectedly" in text:
         return (
             "a Python worker of Spark died, most often for want of memory\n"

@@ -7,8 +7,9 @@ Arrow, it reads the row groups of its span, and those in reach of it, by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -20,9 +21,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
-from sase.runtime.io.catalyst import KINDS, Kind, computed, simplified
+from sase.runtime.io.catalyst import KINDS, Kind, computed, simplified, times_between
 from sase.runtime.io.footers import row_groups
 from sase.runtime.io.plans import execution, nodes
+from sase.runtime.io.readers import Reader, complete, is_as_written
 from sase.runtime.operator.expressions import Tree, references
 from sase.runtime.operator.reading import SPAN, Counted, File, Reading, RowGroup, packed
 from sase.runtime.spans import spans
@@ -32,15 +34,6 @@ MOST_FILES = 256
 _LENT = "_sase_lent"
 _OF_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
 _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-_SPECIAL = {
-    "spark.sql.files.ignoreCorruptFiles": "ignoreCorruptFiles",
-    "spark.sql.files.ignoreMissingFiles": "ignoreMissingFiles",
-    "spark.sql.parquet.fieldId.read.enabled": None,
-}
-"""Settings by which Spark reads other than what files have under a name, and the options of a reader that go before."""
-_CALENDAR = ("spark.sql.parquet.datetimeRebaseModeInRead", "datetimeRebaseMode")
-_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
-"""Times of files with such a mark are of another calendar."""
 
 
 def in_workers(
@@ -86,10 +79,16 @@ def in_workers(
     found = spans(groups, back, ahead, read.sparkSession.sparkContext.defaultParallelism)
     if found is None:
         return None
-    columns = {name: simplified(tree, complete) for name, tree in made.columns.items()}
+    first, last = min(group.first for group in groups), max(group.last for group in groups)
+    between = times_between(at, first, last) if at in complete else {}
+
+    def simpler(tree: Tree) -> Tree:
+        return simplified(tree, complete, between)
+
+    columns = {name: simpler(tree) for name, tree in made.columns.items()}
     lent = columns.pop(_LENT)
-    usable = tuple(simplified(tree, complete) for tree in sound.where)
-    where = tuple(tree for tree in (simplified(tree, complete) for tree in made.where) if tree not in usable)
+    usable = tuple(map(simpler, sound.where))
+    where = tuple(tree for tree in map(simpler, made.where) if tree not in usable)
     counts = None if tally is None else read.sparkSession.sparkContext.accumulator({}, _BySpan())
     reading = Reading(
         files=files.files,
@@ -157,8 +156,8 @@ class _Files:
         if len(relations) != 1 or relations[0].getClass().getName() != _OF_FILES:
             return None  # a table of a database is a relation, too
         (relation,) = relations
-        settings = _Settings(frame.sparkSession, relation)
-        if any(settings.value(*names).lower() != "false" for names in _SPECIAL.items()):
+        reader = Reader(frame.sparkSession, relation.options())
+        if not reader.is_plain:
             return None
         if relation.fileFormat().getClass().getName() != _PARQUET or not relation.partitionSchema().isEmpty():
             return None
@@ -170,8 +169,8 @@ class _Files:
             footers = tuple(pq.read_metadata(file.path) for file in files)
         except (OSError, pa.ArrowException):
             return None  # whoever reads the file will say what is wrong with it
-        modern = settings.value(*_CALENDAR).upper() == "CORRECTED"
-        return cls(files, footers) if all(_is_as_written(footer, modern) for footer in footers) else None
+        modern = reader.is_modern
+        return cls(files, footers) if all(is_as_written(footer, modern) for footer in footers) else None
 
     def have(self, kinds: Mapping[str, Kind]) -> bool:
         """Whether each of them has these columns, of just these types, each under one name."""
@@ -187,7 +186,7 @@ class _Files:
 
     def complete(self, names: Iterable[str]) -> frozenset[str]:
         """The columns that have no NULL in any of them, as far as they say."""
-        return frozenset(name for name in names if not any(map(_unsure, self._chunks(name))))
+        return reduce(lambda known, footer: complete(footer, known), self.footers, frozenset(names))
 
     def groups(self, time: str, kind: DataType) -> list[RowGroup] | None:
         """None where some file does not say which times it has."""
@@ -199,39 +198,6 @@ class _Files:
             ]
         except LookupError:
             return None
-
-    def _chunks(self, name: str) -> Iterator[pq.ColumnChunkMetaData]:
-        for footer in self.footers:
-            at = next(at for at in range(footer.num_columns) if footer.schema.column(at).path == name)
-            yield from (footer.row_group(number).column(at) for number in range(footer.num_row_groups))
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """Of a session, and of the reader of a relation."""
-
-    spark: SparkSession
-    relation: Any
-
-    def value(self, setting: str, option: str | None) -> str:
-        given = self.relation.options().iterator()
-        while option is not None and given.hasNext():
-            pair = given.next()
-            if pair._1().lower() == option.lower():
-                return str(pair._2())
-        return str(self.spark.conf.get(setting))
-
-
-def _is_as_written(footer: pq.FileMetaData, modern: bool) -> bool:
-    """Whether Spark takes dates and times for what they are, and not for those of the calendar that it had before 3.0.
-    Files of other writers are `modern` if it is told so."""
-    told = footer.metadata or {}
-    version = told.get(b"org.apache.spark.version")
-    return modern if version is None else version >= b"3.0.0" and _LEGACY.isdisjoint(told)
-
-
-def _unsure(chunk: pq.ColumnChunkMetaData) -> bool:
-    return not chunk.is_stats_set or not chunk.statistics.has_null_count or chunk.statistics.null_count > 0
 
 
 def _relations(frame: DataFrame) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sase.runtime.arrivals import number_type
+from sase.runtime.executors import from_package
 from sase.runtime.operator.results import Deciding
 
 if TYPE_CHECKING:
@@ -53,15 +54,12 @@ def in_order_of_results(
 
 
 def _worker(task: bytes, bootstrap: Callable[[], None] | None) -> Worker:
-    """Pickled by value: it holds no object of this package, which `bootstrap` may have to bring along first."""
+    load = from_package("sase.runtime.operator.results", "run", bootstrap)
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
 
-        if bootstrap is not None:
-            bootstrap()
-        from sase.runtime.operator.results import run
-
+        run = load()
         deciding, names = pickle.loads(task)
         for batch in run(deciding, batches, names):
             yield batch.rename_columns([str(at) for at in range(batch.num_columns)])

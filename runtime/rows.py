@@ -28,10 +28,10 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.utils import is_remote
 
-from sase import __version__
 from sase.runtime import neighbours
 from sase.runtime.errors import SaseRunError
 from sase.runtime.events import collation, quoted, state_bits
+from sase.runtime.executors import from_package
 from sase.runtime.io.batches import bound_batches
 from sase.runtime.kernels.sort import SortKey
 from sase.runtime.operator.rows import Task
@@ -427,23 +427,12 @@ def _ties(rows: DataFrame, warn: Callable[[str], None]) -> Callable[[int], None]
 
 
 def _worker(task: bytes, ties: Callable[[int], None] | None, bootstrap: Callable[[], None] | None) -> Worker:
-    version = __version__
+    load = from_package("sase.runtime.operator.rows", "run", bootstrap)
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
-        import socket
 
-        if bootstrap is not None:
-            bootstrap()
-        try:
-            from sase.runtime.operator.rows import run
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith("sase"):
-                raise
-            raise RuntimeError(
-                f"sase {version} is not installed on this executor ({socket.gethostname()}): install it there "
-                f"(pip install sase=={version}) or compile the job with --standalone, which carries the runtime inside"
-            ) from error
+        run = load()
         yield from run(pickle.loads(task), batches, ties)
 
     return worker

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from sase import __version__
 from sase.runtime.errors import SaseRunError
+from sase.runtime.executors import from_package
 from sase.runtime.row_pattern import Measure, RowPattern
 from sase.runtime.rows import Options as RowOptions
 from sase.runtime.rows import RowOrder, match_rows
@@ -57,19 +57,12 @@ def choose_runs(
     single events. Matches lie where they were found.
     """
     names = matches.columns
-    at, version = names.index(numbers), __version__
+    at, load = names.index(numbers), from_package("sase.runtime.operator.choice", "choose_runs", bootstrap)
     by_place = [(names.index(name), mode) for name, mode in modes.items()]
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if bootstrap is not None:
-            bootstrap()
-        try:
-            from sase.runtime.operator.choice import choose_runs
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith("sase"):
-                raise
-            raise RuntimeError(f"sase {version} is not installed on this executor") from error
-        yield from choose_runs(at, by_place, exclusive, batches)
+        chosen = load()
+        yield from chosen(at, by_place, exclusive, batches)
 
     # Columns have numbers on their way: mapInArrow does not take every name.
     schema = StructType([StructField(str(place), field.dataType) for place, field in enumerate(matches.schema)])

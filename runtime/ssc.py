@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from sase import __version__
 from sase.runtime.errors import SaseRunError
+from sase.runtime.executors import from_package
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.construction import construction
 from sase.runtime.operator.matcher import Task
@@ -145,23 +145,12 @@ def scan_and_construct(
             arriving=arriving,
         )
     )
-    tell, version = options.counted, __version__
+    tell, load = options.counted, from_package("sase.runtime.operator.partition", "run", bootstrap)
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
-        import socket
 
-        if bootstrap is not None:
-            bootstrap()
-        try:
-            from sase.runtime.operator.partition import run
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith("sase"):
-                raise
-            raise RuntimeError(
-                f"sase {version} is not installed on this executor ({socket.gethostname()}): install it there "
-                f"(pip install sase=={version}) or compile the job with --standalone, which carries the runtime inside"
-            ) from error
+        run = load()
         yield from run(pickle.loads(task), batches, tell)
 
     return worker
@@ -181,16 +170,14 @@ def choose(
     Between the worker that makes them and this one there may be filters, but nothing that moves or orders rows.
     """
     names, task = matches.columns, pickle.dumps((pattern, matches.columns.index(candidates)))
+    load = from_package("sase.runtime.operator.choice", "choose", bootstrap)
 
     def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pickle
 
-        if bootstrap is not None:
-            bootstrap()
-        from sase.runtime.operator import choice
-
+        chosen = load()
         deferred, at = pickle.loads(task)
-        yield from choice.choose(deferred, at, batches)
+        yield from chosen(deferred, at, batches)
 
     numbered = matches.toDF(*map(str, range(len(names))))  # mapInArrow does not take every name
     return numbered.mapInArrow(worker, numbered.schema).toDF(*names).drop(candidates)

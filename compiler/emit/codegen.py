@@ -708,6 +708,7 @@ def _stream(plan: PhysicalPlan) -> dict[str, Any]:
         "shown": wrapped(list(shown), 8),
         "state": literal(fingerprint(plan)),
         "behind": None,  # unless it reads results that come later than their time
+        "scan": literal("spark") if any(step.scan == "spark" for step in plan.every(Buckets)) else None,
         "once": query.grouped is not None and not any(aggregates_of(query)),
         "outside": [
             f"Outside({literal(each.variable)}, after={literal(each.interval.after)}, "

@@ -272,7 +272,8 @@ def _lines(plan: PhysicalPlan, step: Step) -> Iterator[tuple[str, str]]:
     match step:
         case Read():
             columns = dict.fromkeys(column for names in step.types.values() for column in names)
-            yield "read", f"{', '.join(step.types)}: {', '.join([query.type, *columns])}"
+            by = ", by Spark in any case" if any(each.scan == "spark" for each in plan.every(Buckets)) else ""
+            yield "read", f"{', '.join(step.types)}: {', '.join([query.type, *columns])}{by}"
         case Arrive():
             for arrival in step.arrivals:
                 within = f" within {query.within.text}" if query.within else ""

@@ -247,7 +247,8 @@ class Columns:
         keys = kernel.keys
         if self.stream:
             yield Release()
-            yield Buckets(() if self.query.reported else keys)  # all results are decided in one place
+            # All results are decided in one place.
+            yield Buckets(() if self.query.reported else keys, self.plan.strategy.scan)
             yield Remember(tuple(sorted(travelling | {self.names.roles["states"]})))
             yield Sort((*keys, kernel.time, *self.tie_breaker))
             return

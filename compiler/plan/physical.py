@@ -228,6 +228,8 @@ class Buckets:
     """In a stream, events come to the state of their bucket of keys."""
 
     keys: tuple[str, ...]
+    scan: str = "auto"
+    """Who reads files: `spark`, or workers those that they can."""
 
 
 @dataclass(frozen=True)

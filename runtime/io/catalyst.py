@@ -8,8 +8,10 @@ It is Spark's own plan that is translated, after all of its rules, and no text: 
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -72,7 +74,12 @@ class Computed:
 
 def computed(frame: DataFrame) -> Computed | None:
     """None where some of it is Spark's alone to compute, or it does more than to look at each row of one relation."""
-    plan = execution(frame).optimizedPlan()
+    if frame.isStreaming:
+        # Spark refuses to run it as it stands, and so to plan it.
+        session = frame.sparkSession._jsparkSession
+        plan = session.sessionState().optimizer().execute(execution(frame).analyzed())
+    else:
+        plan = execution(frame).optimizedPlan()
     try:
         return _computed(json.loads(plan.toJSON()), frame.columns)
     except _Unknown:
@@ -87,7 +94,7 @@ class _Value:
 
 def _computed(plan: list[dict[str, Any]], names: list[str]) -> Computed:
     *above, relation = plan
-    if _name(relation) != "LogicalRelation":
+    if _name(relation) not in ("LogicalRelation", "StreamingRelation"):
         raise _Unknown
     attributes = [attribute for (attribute,) in relation["output"]]
     known = {each["exprId"]["id"]: _Value(("column", each["name"]), _kind(each["dataType"])) for each in attributes}
@@ -162,6 +169,12 @@ class _Scope:
                     return _Value(("in", trees[0], *(tree[1] for tree in trees[1:])), "boolean")
             case "BitwiseAnd" | "BitwiseOr" if kinds == ["long", "long"]:
                 return _Value((_BITS[name], *trees), "long")
+            case "Coalesce":
+                _alike(kinds)
+                *values, otherwise = trees
+                for value in reversed(values):
+                    otherwise = ("if", ("known", value), value, otherwise)
+                return _Value(otherwise, kinds[0])
             case "If" | "CaseWhen":
                 if len(trees) % 2 == 0:
                     trees, kinds = [*trees, _nothing(kinds[1])], [*kinds, kinds[1]]
@@ -207,15 +220,32 @@ def _widens(kind: Kind, to: Kind) -> bool:
     return integers or kind == to or (kind, to) == ("float", "double")
 
 
+_HOLDS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
 # ---- what is known of a file's columns ------------------------------------------------------------
 
 
-def simplified(tree: Tree, complete: frozenset[str]) -> Tree:
-    """The same, where the columns of `complete` have no NULL."""
+Bounds = Mapping[Tree, tuple[int, int]]
+"""Of values of which it is known, the least and the greatest."""
+
+
+def times_between(name: str, first: int, last: int) -> Bounds:
+    """What is known of a column of times, none of which is NULL, in ticks."""
+    column: Tree = ("column", name)
+    return {each: (first, last) for each in (column, ("widened", column), ("ticks", column))}
+
+
+def simplified(tree: Tree, complete: frozenset[str], bounds: Bounds = MappingProxyType({})) -> Tree:
+    """The same, where the columns of `complete` have no NULL, and values are within their bounds."""
     if tree[0] in ("column", "value", "nothing", "in"):
         return tree
-    sign, parts = tree[0], [simplified(part, complete) for part in tree[1:]]
+    sign, parts = tree[0], [simplified(part, complete, bounds) for part in tree[1:]]
     match sign, parts:
+        case "<" | "<=" | ">" | ">=", [value, ("value", int(limit))] if value in bounds:
+            sides = {_HOLDS[sign](end, limit) for end in bounds[value]}
+            if len(sides) == 1:
+                return TRUE if sides.pop() else FALSE
         case "known", [("column", name)] if name in complete:
             return TRUE
         case "known", [("value" | "nothing" as what, _)]:

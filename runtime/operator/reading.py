@@ -20,7 +20,7 @@ from sase.runtime.operator.matcher import Task
 
 SPAN = "_sase_span"
 """The column in which a row says what to read. No event has it: what a query reads under this name is no such thing."""
-_BATCH = 1 << 18
+BATCH = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class _Reader:
         names, words = list(self.reading.reads), list(self.reading.words)
         with pq.ParquetFile(file.path, read_dictionary=words) as opened:
             for group in groups:  # one at a time: a batch of two would be copied together
-                yield from opened.iter_batches(_BATCH, [group], columns=names, use_threads=False)
+                yield from opened.iter_batches(BATCH, [group], columns=names, use_threads=False)
 
     def made(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Of what is in reach of the span, what may take part."""
@@ -155,8 +155,8 @@ class _Reader:
             own = pa.array((time >= max(span.start, first)) & (time <= min(span.end - 1, last)))
         # Events of other types go first: nothing else is computed of them.
         sound = self.over(batch).all_of(reading.sound)
-        if not _is_true(sound) and _count(sound, batch.num_rows) < batch.num_rows:
-            kept = _truths(sound, batch.num_rows)
+        if not is_true(sound) and how_many(sound, batch.num_rows) < batch.num_rows:
+            kept = truths(sound, batch.num_rows)
             batch, own = batch.filter(kept), own if isinstance(own, pa.Scalar) else own.filter(kept)
             if not batch.num_rows:
                 return
@@ -164,15 +164,15 @@ class _Reader:
             self.count(own, batch.column(reading.type))
         rows = self.over(batch)
         columns = {name: self.output(rows, tree, batch) for name, tree in reading.columns.items()}
-        if not _is_true(own):
+        if not is_true(own):
             columns[reading.states] = _chosen(own, rows.value(reading.lent), columns[reading.states])
         some = _both(rows.all_of(reading.where), _not_zero(columns[reading.states]))
-        if not _is_true(some):
-            kept = _truths(some, batch.num_rows)
+        if not is_true(some):
+            kept = truths(some, batch.num_rows)
             columns = {
                 name: value if isinstance(value, pa.Scalar) else value.filter(kept) for name, value in columns.items()
             }
-            count = _count(kept, batch.num_rows)
+            count = how_many(kept, batch.num_rows)
         else:
             count = batch.num_rows
         if count:
@@ -182,7 +182,7 @@ class _Reader:
         return self.expressions.over(dict(zip(batch.schema.names, batch.columns, strict=True)))
 
     def count(self, own: Value, types: pa.Array) -> None:
-        count = _count(own, len(types))
+        count = how_many(own, len(types))
         self.counted += count
         words = types.dictionary if pa.types.is_dictionary(types.type) else types.unique()
         if count and not self.types.issuperset(words.to_pylist()):  # else there is no new one
@@ -198,7 +198,7 @@ class _Reader:
             if field.name == self.reading.slice:
                 known[field.name] = pa.array(np.full(count, self.number, np.int64))
             elif field.name in columns:
-                known[field.name] = _whole(columns[field.name], field.type, count)
+                known[field.name] = whole(columns[field.name], field.type, count)
         for field in self.fields:
             if field.name == self.task.code and field.name not in known:
                 known[field.name] = pa.array(hashes([known[name] for name in self.task.by], self.task.jit))
@@ -211,18 +211,18 @@ def _times(column: pa.Array) -> Ints:
     return times
 
 
-def _whole(value: Value, kind: pa.DataType, count: int) -> pa.Array:
+def whole(value: Value, kind: pa.DataType, count: int) -> pa.Array:
     if isinstance(value, pa.Scalar):
         return pa.nulls(count, kind) if not value.is_valid else pa.repeat(value.cast(kind), count)
     return value if value.type == kind else value.cast(kind)
 
 
-def _is_true(value: Value) -> bool:
+def is_true(value: Value) -> bool:
     return isinstance(value, pa.Scalar) and value.as_py() is True
 
 
 def _both(one: Value, other: Value) -> Value:
-    return other if _is_true(one) else one if _is_true(other) else pa.compute.and_kleene(one, other)
+    return other if is_true(one) else one if is_true(other) else pa.compute.and_kleene(one, other)
 
 
 def _chosen(condition: Value, lent: Value, own: Value) -> Value:
@@ -236,11 +236,11 @@ def _not_zero(states: Value) -> Value:
     return pa.scalar(True) if values.all() else pa.array(values != 0)
 
 
-def _truths(value: Value, rows: int) -> pa.Array:
+def truths(value: Value, rows: int) -> pa.Array:
     return pa.array([bool(value.as_py())] * rows) if isinstance(value, pa.Scalar) else value
 
 
-def _count(truths: Value, rows: int) -> int:
+def how_many(truths: Value, rows: int) -> int:
     if isinstance(truths, pa.Scalar):
         return rows if truths.as_py() else 0
     return int(truths.true_count)

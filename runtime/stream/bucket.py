@@ -94,10 +94,12 @@ class Bucket(Matcher):
         self.lookups: list[_Lookup] = []
         self.seen = 0
 
-    def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
-        """One micro-batch of a bucket; time and watermark are in ticks. The watermark is that by which the bucket
-        works."""
-        late, arrived = self._timely(arrived, watermark)
+    def advance(
+        self, state: pa.Table | None, arrived: pa.Table | None, watermark: int, seen: int | None = None
+    ) -> Step:
+        """One micro-batch of a bucket; time and watermarks are in ticks. The watermark is that by which the bucket
+        works; `seen` is where it stood when the events arrived, if that is another: they are late by it."""
+        late, arrived = self._timely(arrived, watermark if seen is None else seen)
         known = None if self.stream.arriving is None else self._known(state)
         beside = known is not None or self.stream.deciding is not None
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None and table.num_rows]

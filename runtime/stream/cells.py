@@ -5,7 +5,7 @@ The functions for `mapInArrow` are pickled by value, without an object of this p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
 import pyarrow as pa
@@ -19,24 +19,31 @@ from sase.runtime.stream.worker import CELL_BYTES
 
 PACKED = "bucket int, kind string, size long, rows binary"
 """What comes out of a bucket: `size` rows of matches or of rejected events; or, of kind `state`, how many events it
-remembers now."""
+remembers now. What goes in are events, and of kind `clock`, the latest time among them."""
 
 
 _numbers = count(1)
 
 
 def packer(
-    names: Sequence[str], shown: tuple[str, ...], columns: Columns, match: tuple[str, tuple[str, ...]] | None
+    names: Sequence[str],
+    shown: tuple[str, ...],
+    columns: Columns,
+    match: tuple[str, tuple[str, ...]] | None,
+    told: Sequence[int] = (),
 ) -> Worker:
     """A function for `mapInArrow`: many rows in, a few cells per bucket out. The last column is the bucket.
 
-    With `match`, events are matches of one variable, and there is no bucket.
+    With `match`, events are matches of one variable, and there is no bucket. The buckets of `told` are told the latest
+    time of all that comes from here.
     """
     names, reason, record, most = list(names), columns.reason, columns.record, CELL_BYTES
+    time, told = columns.time, list(told)
 
-    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pack(batches: Iterator[pa.RecordBatch], latest: list[int] | None = None) -> Iterator[pa.RecordBatch]:
         import numpy as np
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         def cell(table: pa.Table) -> bytes:
             sink = pa.BufferOutputStream()
@@ -53,9 +60,11 @@ def packer(
         def packed(bucket: int, kind: str, table: pa.Table) -> pa.RecordBatch:
             step = max(1, most * table.num_rows // max(1, table.nbytes))
             parts = [table.slice(begin, step) for begin in range(0, table.num_rows, step)]
-            values = [[bucket] * len(parts), [kind] * len(parts), [part.num_rows for part in parts], map(cell, parts)]
-            types = [pa.int32(), pa.string(), pa.int64(), pa.binary()]
-            arrays = [pa.array(value, type_) for value, type_ in zip(values, types, strict=True)]
+            return filled([bucket] * len(parts), kind, [part.num_rows for part in parts], map(cell, parts))
+
+        def filled(buckets: list[int], kind: str, sizes: list[int], cells: Iterable[bytes | None]) -> pa.RecordBatch:
+            values = zip((buckets, [kind] * len(buckets), sizes, cells), kinds, strict=True)
+            arrays = [pa.array(value, type_) for value, type_ in values]
             return pa.RecordBatch.from_arrays(arrays, names=["bucket", "kind", "size", "rows"])
 
         def rows(waiting: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,6 +85,8 @@ def packer(
                 variable, emitted = match  # type: ignore[misc]
                 yield packed(0, "match", pa.table([structs(table, list(emitted))], [variable]))
                 return
+            if told:
+                seen.append(pc.max(table.column(time)).as_py())
             bucket = bucket[good]
             order = np.argsort(bucket)
             table = table.drop_columns([reason, record]).take(pa.array(order))
@@ -85,6 +96,8 @@ def packer(
                 yield packed(int(bucket[order[begin]]), "events", table.slice(begin, end - begin))
                 begin = end
 
+        kinds = [pa.int32(), pa.string(), pa.int64(), pa.binary()]
+        seen = [] if latest is None else latest  # whoever reads the events may know of later ones
         waiting: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -95,6 +108,8 @@ def packer(
                 waiting, size = [], 0
         if any(batch.num_rows for batch in waiting):
             yield from rows(waiting)
+        if seen:
+            yield filled(told, "clock", [max(seen)] * len(told), [None] * len(told))
 
     # Else Spark would compute two that are alike once, and what reads the second one would have no watermark.
     pack.__doc__ = f"The packer with number {next(_numbers)}."

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import quoted
+from sase.runtime.kernels.murmur import murmur3
 from sase.runtime.stream.horizon import COPY, TIMELY
 from sase.runtime.stream.watch import Columns
 
@@ -34,21 +36,10 @@ def in_buckets(events: DataFrame, by: Sequence[str], columns: Columns, buckets: 
 def bucket_labels(buckets: int) -> list[int]:
     """Numbers of buckets that Spark's hash spreads evenly over as many partitions as there are buckets, or a part."""
     labels: dict[int, int] = {}
-    for label in count():
+    for first in count(step=64 * buckets):
+        numbers = range(first, first + 64 * buckets)
+        for label, code in zip(numbers, murmur3([pa.array(numbers, pa.int32())]).tolist(), strict=True):
+            labels.setdefault(code % buckets, label)
         if len(labels) == buckets:
-            break
-        labels.setdefault(_murmur3(label) % buckets, label)
-    return [labels[place] for place in range(buckets)]
-
-
-def _murmur3(value: int) -> int:
-    """Spark's hash of an int, by which it shuffles."""
-
-    def turned(word: int, by: int) -> int:
-        return (word << by | word >> (32 - by)) & 0xFFFFFFFF
-
-    word = turned(value * 0xCC9E2D51 & 0xFFFFFFFF, 15) * 0x1B873593 & 0xFFFFFFFF
-    mixed = (turned(42 ^ word, 13) * 5 + 0xE6546B64) & 0xFFFFFFFF ^ 4
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        mixed = (mixed ^ mixed >> shift) * factor & 0xFFFFFFFF
-    return mixed - (1 << 32) if mixed >> 31 else mixed
+            return [labels[place] for place in range(buckets)]
+    raise AssertionError("the numbers do not end")

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 from pyspark.sql.utils import is_remote
 
-from sase import __version__
 from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
+from sase.runtime.executors import from_package
 from sase.runtime.io.batches import bound_batches
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.results import Deciding
@@ -26,10 +26,11 @@ from sase.runtime.ssc import Groups, as_tuples, check_pattern, match_schema, mor
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer, unpacked
 from sase.runtime.stream.horizon import horizon
+from sase.runtime.stream.reading import read_by_workers
 from sase.runtime.stream.rejected import counted, rejected_schema
 from sase.runtime.stream.row_bucket import GateTask, RowStreamTask
-from sase.runtime.stream.spread import in_buckets
-from sase.runtime.stream.watch import Columns, Options
+from sase.runtime.stream.spread import bucket_labels, in_buckets
+from sase.runtime.stream.watch import Columns, Options, watched_of
 from sase.runtime.stream.worker import BucketTask
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def scan_and_construct(
     events: DataFrame,
     pattern: Pattern | Combination,
     *,
+    relevant: Callable[[DataFrame], DataFrame],
     by: Sequence[str],
     order: str | None,
     emit: Mapping[str, Sequence[str]],
@@ -93,13 +95,16 @@ def scan_and_construct(
     deciding: Deciding | None = None,
     once: bool = False,
     behind: int = 0,
+    scan: Literal["spark"] | None = None,
     bootstrap: Callable[[], None] | None = None,
 ) -> Stream:
-    """The matches of `pattern` in a stream: `ssc.scan_and_construct` on the moving window. Of `Totals`, what they come
-    to so far: after each micro-batch a row for each key that it changes, or, with `once`, that has its first match.
+    """The matches of `pattern` in a stream, which `watch` has returned: `ssc.scan_and_construct` on the moving window
+    of its `relevant` events. Of `Totals`, what they come to so far: after each micro-batch a row for each key that it
+    changes, or, with `once`, that has its first match.
 
     `state` names what the state of a checkpoint is made of. A state with another name, or another number of buckets, is
-    refused. `behind` is how long after their time results of other queries may come.
+    refused. `behind` is how long after their time results of other queries may come. Workers read Parquet files
+    themselves where they can, unless `scan` says that Spark does.
     """
     check_pattern(pattern, emit, groups or {}, candidates)
     horizon(pattern, tuple(outside))
@@ -128,9 +133,17 @@ def scan_and_construct(
     )
     buckets = options.buckets if task.spreads else 1
     prepare(events.sparkSession, buckets)
-    events = events.drop(columns.clock)
+    watched = watched_of(events)
+    events = relevant(events).drop(columns.clock)
     schema = events.schema
-    packed = in_state(events, task, columns, buckets, state, time_kind, bootstrap, task.shown, task.everywhere)
+    read = None
+    if watched is not None and scan != "spark":
+        read = read_by_workers(watched, relevant, task, columns, buckets, bootstrap)
+    if read is None:
+        told = () if watched is None else bucket_labels(buckets)
+        read = packed_events(events, task.by, columns, buckets, task.shown, task.everywhere, told)
+    delay = None if watched is None else watched.delay
+    packed = kept_in_state(read, task, f"{state} in {buckets} buckets", time_kind, bootstrap, delay)
 
     def struct(columns: Sequence[str]) -> StructType:
         return StructType([StructField(name, schema[name].dataType) for name in columns])
@@ -158,23 +171,41 @@ def in_state(
     time_kind: str,
     bootstrap: Callable[[], None] | None,
     shown: tuple[str, ...],
-    everywhere: int = 0,
 ) -> DataFrame:
     """PACKED rows of what the buckets find, and of what could not take part."""
-    # An event's type is short, and records are there only of events that could not be read.
-    bound_batches(events, set(events.columns) - {*shown[:1], columns.reason, columns.record})
-    packed = in_buckets(events, task.by, columns, buckets, everywhere).mapInArrow(
-        packer(events.columns, shown, columns, None), PACKED
-    )
+    packed = packed_events(events, task.by, columns, buckets, shown)
     return kept_in_state(packed, task, f"{state} in {buckets} buckets", time_kind, bootstrap)
 
 
-def kept_in_state(
-    packed: DataFrame, task: BucketTask, name: str, time_kind: str, bootstrap: Callable[[], None] | None
+def packed_events(
+    events: DataFrame,
+    by: Sequence[str],
+    columns: Columns,
+    buckets: int,
+    shown: tuple[str, ...],
+    everywhere: int = 0,
+    told: Sequence[int] = (),
 ) -> DataFrame:
-    """PACKED rows in and out: what the buckets make of them, with a state that has a name."""
+    """PACKED rows of events, by their keys. The buckets of `told` get the latest time of all, too."""
+    # An event's type is short, and records are there only of events that could not be read.
+    bound_batches(events, set(events.columns) - {*shown[:1], columns.reason, columns.record})
+    return in_buckets(events, by, columns, buckets, everywhere).mapInArrow(
+        packer(events.columns, shown, columns, None, told), PACKED
+    )
+
+
+def kept_in_state(
+    packed: DataFrame,
+    task: BucketTask,
+    name: str,
+    time_kind: str,
+    bootstrap: Callable[[], None] | None,
+    delay: int | None = None,
+) -> DataFrame:
+    """PACKED rows in and out: what the buckets make of them, with a state that has a name. With a `delay`, a bucket
+    goes by the watermark as it is behind the micro-batch that it works on: all that this brings, the bucket has."""
     return packed.groupBy("bucket").transformWithStateInPandas(
-        _processor(task, name, time_kind, bootstrap),
+        _processor(task, name, time_kind, bootstrap, delay),
         outputStructType=PACKED,
         outputMode="append",
         timeMode="eventTime",
@@ -244,12 +275,12 @@ def single_events(
 
 
 def _processor(
-    task: BucketTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None
+    task: BucketTask, fingerprint: str, time_kind: str, bootstrap: Callable[[], None] | None, delay: int | None
 ) -> StatefulProcessor:
     """The stateful operator: the state of a bucket is its table of events and the time of its timer."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    pickled, version = pickle.dumps(task), __version__
+    pickled, load = pickle.dumps(task), from_package("sase.runtime.stream.worker", "BucketWorker", bootstrap)
 
     class Processor(StatefulProcessor):
         def init(self, handle: Any) -> None:
@@ -266,21 +297,10 @@ def _processor(
 
         def step(self, bucket: int, frames: Any, times: Any, expired: bool) -> Any:
             import pickle
-            import socket
 
             if self.worker is None:
-                if bootstrap is not None:
-                    bootstrap()
-                try:
-                    from sase.runtime.stream.worker import BucketWorker
-                except ModuleNotFoundError as error:
-                    if not (error.name or "").startswith("sase"):
-                        raise
-                    raise RuntimeError(
-                        f"sase {version} is not installed on this executor ({socket.gethostname()}): install it there "
-                        f"(pip install sase=={version}) or compile the job with --standalone"
-                    ) from error
-                self.worker = BucketWorker(pickle.loads(pickled), fingerprint, time_kind)
+                made = load()
+                self.worker = made(pickle.loads(pickled), fingerprint, time_kind, delay)
             watermark = times.getCurrentWatermarkInMs()
             yield from self.worker.step(self.handle, self.events, self.timer, bucket, frames, watermark, expired)
 

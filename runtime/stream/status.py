@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from sase.runtime.io.report import duration
 from sase.runtime.stream.sink import Sink
-from sase.runtime.stream.types import Types
+from sase.runtime.stream.types import Types, events_in
 from sase.runtime.stream.worker import EPOCH
 
 _NO_WATERMARK = "1970-01-01T00:00:00"
@@ -75,7 +75,7 @@ class StatusLine:
                 continue
             self.seen = each.batchId
             self.tell(self.types.take(each.batchId, each.observedMetrics))
-            self.events += each.numInputRows
+            self.events += events_in(each)
             self.latency = each.durationMs.get("triggerExecution", 0) / 1000
             if (watermark := each.eventTime.get("watermark")) and not watermark.startswith(_NO_WATERMARK):
                 self.watermark = self._moment(watermark)

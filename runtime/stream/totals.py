@@ -36,8 +36,10 @@ class TotalsBucket(Bucket):
         self.moving = int(np.bitwise_or.reduce(moving)) if moving else 0
         """The state bits of events that later ones look back to: others are of no use once they are released."""
 
-    def advance(self, state: pa.Table | None, arrived: pa.Table | None, watermark: int) -> Step:
-        late, arrived = self._timely(arrived, watermark)
+    def advance(
+        self, state: pa.Table | None, arrived: pa.Table | None, watermark: int, seen: int | None = None
+    ) -> Step:
+        late, arrived = self._timely(arrived, watermark if seen is None else seen)
         tables = [table.select(self.columns) for table in (state, arrived) if table is not None]
         if not tables:
             return Step(late, iter(()), None, None)

@@ -20,6 +20,9 @@ NUMBER, SOME = f"{PREFIX}number", f"{PREFIX}some"
 """Columns of events on their way to be counted: the number of the type among those of the query, and, of some events,
 the type itself."""
 
+READ = "read"
+"""The name of what tells how many events there were."""
+
 _FILE_SIZE = "_metadata.file_size"
 _SMALL, _ONE_IN = 1 << 20, 64
 """In larger files, the type of one event in so many is collected, and of all in smaller ones."""
@@ -54,6 +57,22 @@ def typed(events: DataFrame, source: Source, event: str) -> DataFrame:
     return events.observe(f"{PREFIX}{next(_numbers)}", listed, *named)
 
 
+def observed(packed: DataFrame, source: Source) -> DataFrame:
+    """The same, where workers have read the events: they tell which types there are, and how many events."""
+    word = F.when(F.col("kind") == "type", F.col("rows").cast("string"))
+    listed = F.slice(F.sort_array(F.collect_set(word)), 1, _LISTED).alias("some")
+    named = (F.coalesce(F.bool_or(word == name), F.lit(False)).alias(f"has {name}") for name in source.types)
+    read = F.sum(F.when(F.col("kind") == "read", F.col("size"))).alias(READ)
+    return packed.observe(f"{PREFIX}{next(_numbers)}", listed, read, *named)
+
+
+def events_in(progress: Any) -> int:
+    """How many events a micro-batch has read: Spark counts the files, where workers read these."""
+    told = [metrics.asDict() for name, metrics in progress.observedMetrics.items() if name.startswith(PREFIX)]
+    counts = [row[READ] or 0 for row in told if READ in row]
+    return max(counts) if counts else int(progress.numInputRows)
+
+
 class Types:
     """What the progress of one streaming query has told so far."""
 
@@ -71,6 +90,7 @@ class Types:
             self._begun = batch if self._begun is None else self._begun
             row = metrics.asDict()
             self._some.update(row.pop("some") or ())
+            row.pop(READ, None)
             for key, has in row.items():
                 wanted = key.removeprefix("has ")
                 self._has[wanted] = self._has.get(wanted, False) or bool(has)

@@ -99,15 +99,11 @@ def watch(
     # Both here: from any higher up, Spark would ask for all that is hidden in a row, to find the size of its file.
     numbered = united.withColumns({NUMBER: number(event_type, source), SOME: some(united, source, time)})
     ours = event_type.isNull() | (F.col(quoted(NUMBER)) != 0)
-    valid = time.isNotNull() & ~(ours & _flaw(united, source).isNotNull())
-    if source.time_kind == "timestamp":
-        moment = F.timestamp_micros(time)
-    else:
-        moment, valid = F.timestamp_millis(time + EPOCH), valid & time.between(-EPOCH, EPOCH)
+    valid = _valid(united, source, ours)
     # An event of another type tells what time it is, and nothing else. So the row that Spark writes for the watermark
     # has a time and, of an event of ours, all else in one column: it is narrow, however many the query reads.
     clocked = numbered.select(
-        F.coalesce(F.when(valid, moment), F.timestamp_millis(F.lit(0))).alias(columns.clock),
+        F.coalesce(F.when(valid, moment_of(time, source)), F.timestamp_millis(F.lit(0))).alias(columns.clock),
         F.when(ours, F.struct(*map(quoted, united.columns), quoted(NUMBER))).alias(_EVENT),
         quoted(SOME),
     )
@@ -115,12 +111,63 @@ def watch(
     there = f"{quoted(_EVENT)} IS NOT NULL"
     told = typed(seen.where(_seen(columns, f"{there} OR {quoted(SOME)} IS NOT NULL")), source, _EVENT)
     own = told.where(there).select(f"{quoted(_EVENT)}.*", columns.clock)
-    return own.select(
-        *names_of(source),
-        _flaw(own, source).alias(columns.reason),
-        record(own).alias(columns.record),
-        columns.clock,
-    )
+    known = _checked(own, source, columns, F.col(columns.clock))
+    held_back = known.schema[columns.clock].metadata.get(_WATERMARK)  # a table at rest has no watermark
+    if delay is not None and held_back is not None:
+        vars(known)[_WATCHED] = Watched(united, source, held_back)
+    return known
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What is known of events that `watch` has put under a watermark."""
+
+    united: DataFrame
+    source: Source
+    delay: int
+    """How far the watermark stays behind the latest time, in milliseconds."""
+
+
+def watched_of(events: DataFrame) -> Watched | None:
+    """Of what `watch` has returned; None where another watermark, or more than one, says what time it is."""
+    return vars(events).get(_WATCHED)
+
+
+_WATCHED = "_sase_watched"
+"""Marks what `watch` returns."""
+
+
+def plain(watched: Watched, columns: Columns) -> DataFrame:
+    """What `watch` has returned, and events of other types, without a clock: for whoever reads the time elsewhere."""
+    return _checked(watched.united, watched.source, columns, F.lit(None).cast("timestamp").alias(columns.clock))
+
+
+def telling(watched: Watched) -> DataFrame:
+    """Of every event, its `type`, its `time`, whether it is one of `ours`, and `at`: the ticks by which it tells the
+    time, if it does."""
+    united, source = watched.united, watched.source
+    event_type = F.col(quoted(source.type))
+    ours = event_type.isNull() | event_type.isin(*source.types)
+    time = ticks(united, quoted(source.time))
+    at = F.when(_valid(united, source, ours), time)
+    return united.select(event_type.alias("type"), time.alias("time"), ours.alias("ours"), at.alias("at"))
+
+
+def moment_of(time: Column, source: Source) -> Column:
+    """A number of ticks as Spark's watermark counts them."""
+    return F.timestamp_micros(time) if source.time_kind == "timestamp" else F.timestamp_millis(time + EPOCH)
+
+
+def _valid(united: DataFrame, source: Source, ours: Column) -> Column:
+    """Whether an event tells what time it is."""
+    time = ticks(united, quoted(source.time))
+    valid = time.isNotNull() & ~(ours & _flaw(united, source).isNotNull())
+    return valid if source.time_kind == "timestamp" else valid & time.between(-EPOCH, EPOCH)
+
+
+def _checked(events: DataFrame, source: Source, columns: Columns, clock: Column) -> DataFrame:
+    flaw, read = _flaw(events, source), record(events)
+    return events.select(*names_of(source), flaw.alias(columns.reason), read.alias(columns.record), clock)
 
 
 _EVENT = "sase event"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -10,8 +11,9 @@ import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
 from sase.runtime.pattern import Totals
-from sase.runtime.stream.bucket import Bucket, StreamTask
+from sase.runtime.stream.bucket import Bucket, Step, StreamTask, called_at, named_at
 from sase.runtime.stream.group_bucket import GroupBucket, GroupTask
+from sase.runtime.stream.horizon import FOREVER
 from sase.runtime.stream.row_bucket import Gate, GateTask, RowBucket, RowStreamTask
 from sase.runtime.stream.totals import TotalsBucket
 
@@ -28,9 +30,14 @@ BucketTask = StreamTask | RowStreamTask | GateTask | GroupTask
 
 
 class BucketWorker:
-    """One for each task of Spark. `fingerprint` names what the state is made of."""
+    """One for each task of Spark. `fingerprint` names what the state is made of.
 
-    def __init__(self, task: BucketTask, fingerprint: str, time_kind: str) -> None:
+    Spark's watermark moves behind a micro-batch. With a `delay`, in milliseconds, it is known to which time: each task
+    that has sent events has told it. What is decided then is decided at once, and need not be remembered until the next
+    micro-batch.
+    """
+
+    def __init__(self, task: BucketTask, fingerprint: str, time_kind: str, delay: int | None = None) -> None:
         self.bucket: Bucket | RowBucket | Gate | GroupBucket
         self.shown: tuple[str, ...] = ()
         self.behind = 0
@@ -46,6 +53,7 @@ class BucketWorker:
                 self.behind, self.shown = task.behind, task.shown
         self.fingerprint = fingerprint
         self.time_kind = time_kind
+        self.delay = delay
 
     def step(
         self, handle: Any, events: Any, timer: Any, bucket: int, frames: Iterable[pd.DataFrame], watermark: int,
@@ -55,18 +63,23 @@ class BucketWorker:
 
         There are events if there is a timer, and only it is asked: Spark reads a state to tell whether it exists.
         """
-        cells, passed = [], []
+        cells, passed, clocks = [], [], []
         for frame in frames:
             for kind, size, rows in zip(frame["kind"], frame["size"], frame["rows"], strict=True):
                 if kind == "events":
                     cells.append(opened(rows))
+                elif kind == "clock":
+                    clocks.append(int(size))
                 else:
                     passed.append((kind, size, rows))
         arrived = pa.concat_tables(cells) if cells else None
         before = timer.get()[0] if timer.exists() else None
         kept = None if before is None else self._restored(events.get()[0], arrived)
         now = watermark * 1000 if self.time_kind == "timestamp" else watermark - EPOCH
-        step = self.bucket.advance(kept, arrived, now - self.behind)
+        if self.delay is None:
+            step = self.bucket.advance(kept, arrived, now - self.behind)
+        else:
+            step = self._ahead(kept, arrived, now, clocks)
 
         for kind, size, rows in passed:
             yield _row(bucket, kind, size, rows)
@@ -89,6 +102,17 @@ class BucketWorker:
                 handle.registerTimer(wake)
         if not isinstance(self.bucket, GroupBucket):  # whose state is of no events
             yield _row(bucket, "state", 0 if step.state is None else step.state.num_rows, None)
+
+    def _ahead(self, kept: pa.Table | None, arrived: pa.Table | None, now: int, clocks: list[int]) -> Step:
+        """As the watermark is behind this micro-batch. Where other streams hold Spark's back, this is ahead of it: so
+        the state says where it is, if it has nothing else to say."""
+        assert isinstance(self.bucket, Bucket) and self.delay is not None
+        seen = now if kept is None else max(now, called_at(kept, now))
+        latest = max(clocks, default=seen)
+        unit = 1000 if self.time_kind == "timestamp" else 1  # ticks of a millisecond, in which Spark counts
+        then = max((latest // unit - self.delay) * unit, seen)
+        step = self.bucket.advance(kept if kept is not None and kept.num_columns else None, arrived, then, seen)
+        return replace(step, state=named_at(pa.table({}), then), wake=FOREVER) if step.state is None else step
 
     def _restored(self, remembered: bytes, arrived: pa.Table | None) -> pa.Table:
         table = opened(remembered)

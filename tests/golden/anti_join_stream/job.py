@@ -93,6 +93,7 @@ def sequences(events: DataFrame, options: Options) -> Stream:
     return scan_and_construct(
         events,
         PATTERN,
+        relevant=relevant_events,
         by=["user"],
         order="seq",
         emit=EMIT,
@@ -130,8 +131,7 @@ def finish(matches: DataFrame) -> DataFrame:
 def follow(events: DataFrame | dict[str | None, DataFrame], options: Options) -> Stream:
     """The query on a stream of events. Its `matches()` is a streaming DataFrame, and so is its `rejected()`."""
     events = watch(events, SOURCE, OURS, options)
-    relevant = relevant_events(events)
-    return sequences(relevant, options)
+    return sequences(events, options)
 
 
 def read(spark: SparkSession, arguments: Namespace) -> Tables:

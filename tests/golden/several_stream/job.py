@@ -114,6 +114,7 @@ def follow_booklifting_alert(
         return scan_and_construct(
             events,
             PATTERN,
+            relevant=relevant_events,
             by=["book_id"],
             order=None,
             emit=EMIT,
@@ -145,8 +146,7 @@ def follow_booklifting_alert(
     ) -> Stream:
         """The query on a stream of events, and on the results of other queries."""
         events = watch(events, SOURCE, OURS, options, results)
-        relevant = relevant_events(events)
-        return sequences(relevant, options)
+        return sequences(events, options)
 
     return follow(events, results, options)
 
@@ -262,6 +262,7 @@ def follow_confusion_alert(
         return scan_and_construct(
             events,
             PATTERN,
+            relevant=relevant_events,
             by=["loc_id"],
             order=None,
             emit=EMIT,
@@ -295,8 +296,7 @@ def follow_confusion_alert(
     ) -> Stream:
         """The query on a stream of events, and on the results of other queries."""
         events = watch(events, SOURCE, OURS, options, results)
-        relevant = relevant_events(events)
-        return sequences(relevant, options)
+        return sequences(events, options)
 
     return follow(events, results, options)
 
@@ -372,6 +372,7 @@ def follow_suspects(
         return scan_and_construct(
             events,
             PATTERN,
+            relevant=relevant_events,
             by=["book_id"],
             order=None,
             emit=EMIT,
@@ -405,8 +406,7 @@ def follow_suspects(
     ) -> Stream:
         """The query on a stream of events, and on the results of other queries."""
         events = watch(events, SOURCE, OURS, options, results)
-        relevant = relevant_events(events)
-        return sequences(relevant, options)
+        return sequences(events, options)
 
     return follow(events, results, options)
 

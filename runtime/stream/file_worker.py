@@ -1,0 +1,229 @@
+"""A worker that reads the files of a stream itself: what Spark hands to it are their names.
+
+Of an event of another type, all that matters is what time it is. Spark would make a row of it; here it is a number in a
+column, and the largest one is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.types import LongType, TimestampType
+
+from sase.runtime.errors import SaseRunError
+from sase.runtime.io.catalyst import KINDS, Kind, simplified, times_between
+from sase.runtime.io.footers import row_groups
+from sase.runtime.io.readers import complete, is_as_written
+from sase.runtime.kernels.murmur import murmur3
+from sase.runtime.operator.expressions import Expressions, Tree, Value
+from sase.runtime.operator.reading import BATCH, how_many, is_true, truths, whole
+
+
+@dataclass(frozen=True)
+class FileReading:
+    """What is made of the rows of a file: trees over its columns."""
+
+    kinds: Mapping[str, Kind]
+    """The columns that are read, and their types."""
+    words: tuple[str, ...]
+    """Those that are read as dictionaries: strings that something is asked of."""
+    type: str
+    time: str
+    ours: Tree
+    """Whether it is an event of the query."""
+    at: Tree
+    """The ticks by which an event tells the time; NULL where it tells none."""
+    where: tuple[Tree, ...]
+    columns: Mapping[str, Tree]
+    fields: pa.Schema
+    """Of what is made."""
+    by: tuple[str, ...]
+    labels: tuple[int, ...]
+    """Of the buckets."""
+    modern: bool
+    """Whether the times of files that do not say who wrote them are those of today's calendar."""
+    jit: bool
+
+
+class FileReader:
+    """Reads the files of one task of Spark, and knows what it has read of them: the latest time, how many events there
+    are, and of which types."""
+
+    def __init__(self, reading: FileReading, latest: list[int]) -> None:
+        self.reading, self.latest = reading, latest
+        self.events, self.types = 0, set[str]()
+
+    def relevant(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The relevant events of the files, each with its bucket in the last column."""
+        for batch in batches:
+            for place in batch.column(0).to_pylist():
+                yield from self._file(_path(place))
+
+    def told(self) -> pa.RecordBatch:
+        """PACKED rows of how many events there are, and of their types."""
+        words = [word.encode() for word in sorted(self.types)]
+        kinds = ["read", *["type"] * len(words)]
+        arrays = [
+            pa.array([0] * len(kinds), pa.int32()),
+            pa.array(kinds, pa.string()),
+            pa.array([self.events, *[1] * len(words)], pa.int64()),
+            pa.array([None, *words], pa.binary()),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=["bucket", "kind", "size", "rows"])
+
+    def _file(self, path: str) -> Iterator[pa.RecordBatch]:
+        reading = self.reading
+        with pq.ParquetFile(path) as file:
+            columns = _Columns(path, file, reading)
+        known = complete(file.metadata, frozenset(columns.names.values()))
+        has = frozenset(name for name, spelled in columns.names.items() if spelled in known)
+        between = times_between(reading.time, *columns.times) if columns.times and reading.time in has else {}
+        trees = (reading.at, reading.ours, *reading.where, *reading.columns.values())
+        at, ours, *rest = (simplified(tree, has, between) for tree in trees)
+        where = tuple(rest[: len(reading.where)])
+        made = dict(zip(reading.columns, rest[len(where) :], strict=True))
+        expressions = Expressions()
+        words = [columns.names[name] for name in reading.words if name in columns.names]
+        with pq.ParquetFile(path, read_dictionary=words) as file:
+            for group in range(file.num_row_groups):  # one at a time: a batch of two would be copied together
+                for batch in file.iter_batches(BATCH, [group], columns=list(columns.names.values()), use_threads=False):
+                    yield from self._made(columns.of(batch), batch.num_rows, expressions, at, ours, where, made)
+
+    def _made(
+        self,
+        columns: Mapping[str, pa.Array],
+        rows: int,
+        expressions: Expressions,
+        at: Tree,
+        ours: Tree,
+        where: tuple[Tree, ...],
+        made: Mapping[str, Tree],
+    ) -> Iterator[pa.RecordBatch]:
+        reading = self.reading
+        self.events += rows
+        self._note(columns[reading.type])
+        every = expressions.over(columns)
+        latest = pc.max(every.value(at))
+        if latest.is_valid:
+            self.latest.append(latest.as_py())
+        # Events of other types go first: nothing else is computed of them.
+        own = every.value(ours)
+        if not is_true(own):
+            columns, rows = _kept(columns, own, rows)
+        if not rows:
+            return
+        some = expressions.over(columns).all_of(where)
+        if not is_true(some):
+            columns, rows = _kept(columns, some, rows)
+        if not rows:
+            return
+        over = expressions.over(columns)
+        found = [
+            whole(columns[tree[1]] if tree[0] == "column" else over.value(tree), reading.fields.field(name).type, rows)
+            for name, tree in made.items()
+        ]
+        batch = pa.RecordBatch.from_arrays(found, schema=reading.fields)
+        yield batch.append_column("bucket", self._bucket(batch))
+
+    def _note(self, types: pa.Array) -> None:
+        words = types.dictionary if isinstance(types, pa.DictionaryArray) else types.unique()
+        if not self.types.issuperset(words.to_pylist()):  # else there is no new one
+            self.types.update(word for word in types.unique().to_pylist() if word is not None)
+
+    def _bucket(self, batch: pa.RecordBatch) -> pa.Array:
+        labels = np.array(self.reading.labels, np.int32)
+        if len(labels) == 1:
+            return pa.array(np.full(batch.num_rows, labels[0], np.int32))
+        codes = murmur3([batch.column(name) for name in self.reading.by], self.reading.jit)
+        return pa.array(labels[codes % len(labels)])
+
+
+class _Columns:
+    """The columns of a file, as Spark would find them: by name, without regard to case, and wider where it was told so;
+    NULL where the file has no such column."""
+
+    def __init__(self, path: str, file: pq.ParquetFile, reading: FileReading) -> None:
+        schema, physical = file.schema_arrow, file.metadata.schema
+        self.kinds = reading.kinds
+        self.names: dict[str, str] = {}
+        """As the file spells them."""
+        for name, kind in reading.kinds.items():
+            spelled = [each for each in schema.names if each.lower() == name.lower()]
+            if len(spelled) > 1:
+                raise _misfit(path, f"has the columns {' and '.join(spelled)}")
+            if not spelled:
+                continue
+            (self.names[name],) = spelled
+            found = schema.field(spelled[0]).type
+            place = next(at for at in range(len(physical)) if physical.column(at).path.split(".")[0] == spelled[0])
+            if not _widens(found, kind, physical.column(place).physical_type == "INT96"):
+                raise _misfit(path, f"has {name} of the type {found}, which is read as {kind}")
+        if not is_as_written(file.metadata, reading.modern) and _OF_CALENDARS & {
+            reading.kinds[name] for name in self.names
+        }:
+            raise _misfit(path, "has times of the calendar that Spark had before 3.0")
+
+        self.times = _times(file.metadata, self.names[reading.time], reading) if reading.time in self.names else None
+        """The first and the last."""
+
+    def of(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        found = {}
+        for name, kind in self.kinds.items():
+            if name not in self.names:
+                found[name] = pa.nulls(batch.num_rows, KINDS[kind])
+                continue
+            column = batch.column(self.names[name])
+            is_word = isinstance(column, pa.DictionaryArray) and pa.types.is_string(column.type.value_type)
+            found[name] = column if column.type == KINDS[kind] or is_word else column.cast(KINDS[kind])
+        return found
+
+
+def _times(footer: pq.FileMetaData, time: str, reading: FileReading) -> tuple[int, int] | None:
+    kind = TimestampType() if reading.kinds[reading.time] == "timestamp" else LongType()
+    try:
+        groups = list(row_groups(footer, time, kind))
+    except LookupError:
+        return None
+    return (min(group.first for group in groups), max(group.last for group in groups)) if groups else None
+
+
+_OF_CALENDARS = {"date", "timestamp", "timestamp_ntz"}
+
+
+def _widens(found: pa.DataType, kind: Kind, int96: bool) -> bool:
+    """Whether Spark reads it as such, and Arrow's cast gives the same."""
+    wanted = KINDS[kind]
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if found == wanted:
+        return True
+    if kind == "string":
+        return bool(pa.types.is_large_string(found) or pa.types.is_string_view(found))
+    if pa.types.is_signed_integer(found) and pa.types.is_signed_integer(wanted):
+        return bool(found.bit_width <= wanted.bit_width)
+    if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
+        return bool(not int96 and found.unit == "ms" and (found.tz is None) == (wanted.tz is None))
+    return bool(pa.types.is_float32(found) and pa.types.is_float64(wanted))
+
+
+def _misfit(path: str, what: str) -> SaseRunError:
+    return SaseRunError(
+        f"{path} {what}: compile the query with --strategy scan=spark, which leaves reading to Spark, and start again "
+        "from the checkpoint"
+    )
+
+
+def _kept(columns: Mapping[str, pa.Array], condition: Value, rows: int) -> tuple[dict[str, pa.Array], int]:
+    kept = truths(condition, rows)
+    count = how_many(kept.fill_null(False), rows)
+    return {name: column.filter(kept) for name, column in columns.items()} if count else {}, count
+
+
+def _path(place: str) -> str:
+    """Of a file of this machine, as Spark names it."""
+    return "/" + place.removeprefix("file:").lstrip("/")
