@@ -49,8 +49,10 @@ def follow(
     batches: Sequence[Sequence[int]],
     delay: int,
     results: Sequence[int] = (),
+    ahead: bool = False,
 ) -> Run:
-    """`results` are rows that come in no batch of their own, but when the watermark has passed them."""
+    """`results` are rows that come in no batch of their own, but when the watermark has passed them. `ahead`, a bucket
+    goes by the watermark as it is behind its micro-batch."""
     run = Run()
     places = _places(task, _marked(task, rows, results))
     times = rows.column(task.time).to_pylist()
@@ -61,6 +63,9 @@ def follow(
     far = 3 * (task.pattern.within or 1) if isinstance(task.pattern, Pattern) else 1000
     end = max(rows.column(task.time).to_pylist(), default=0) + far + delay + 1
     for number, batch in enumerate([*batches, *[[]] * 2]):
+        seen_at = watermark
+        if ahead and len(batch):
+            watermark = max(watermark, max(times[row] for row in batch) - delay)
         run.watermarks.append(watermark)
         # A worker lives as long as a task: nothing may be kept in it, but it numbers what it finds.
         bucket = Bucket(task)
@@ -71,7 +76,8 @@ def follow(
             wake = wakes[place]
             if not arrived.num_rows and (wake is None or wake > watermark):
                 continue
-            step = bucket.advance(states[place], arrived.drop_columns("_here") if arrived.num_rows else None, watermark)
+            rows_here = arrived.drop_columns("_here") if arrived.num_rows else None
+            step = bucket.advance(states[place], rows_here, watermark, seen_at)
             states[place], wakes[place] = step.state, step.wake
             assert (step.state is None) == (step.wake is None)
             assert step.wake is None or step.wake > watermark

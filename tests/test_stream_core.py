@@ -65,7 +65,7 @@ def answers(spark: SparkSession, case: Case, plan: str, seed: int) -> dict[str, 
         random = Random(seed + number)
         delay = random.choice([0, 1, 4, 20]) * unit
         batches = shuffled(relevant_rows.column(stream.task.time).to_pylist(), delay, random)
-        run = follow(stream.task, relevant_rows, batches, delay)
+        run = follow(stream.task, relevant_rows, batches, delay, ahead=bool(number % 2))
         assert not run.late
         assert run.state_rows[-1] == 0, "what nothing can reach any more is forgotten"
         bag = Counter(repr(row) for matches in run.matches for row in matches.to_pylist())

@@ -183,7 +183,8 @@ def test_a_stream_tells_every_event_what_had_arrived(
         }
     )
     random = Random(seed)
-    run = follow(task, table, shuffled([row[0] for row in rows], delay, random), delay)
+    batches = shuffled([row[0] for row in rows], delay, random)
+    run = follow(task, table, batches, delay, ahead=random.random() < 0.5)
     assert not run.late and run.state_rows[-1:] in ([], [0])
     found = [row for batch in run.matches for row in batch.to_pylist()]
     for match in found:

@@ -54,7 +54,8 @@ def test_same_matches_as_a_nested_loop(drawn: tuple[Pattern, int], order: str | 
         [row for row in batch if row not in results] for batch in shuffled([row["time"] for row in rows], delay, random)
     ]
 
-    run = follow(task, pa.Table.from_pylist(rows, SCHEMA), batches, delay, results)
+    ahead = not results and random.random() < 0.5
+    run = follow(task, pa.Table.from_pylist(rows, SCHEMA), batches, delay, results, ahead)
 
     found = [row for batch in run.matches for row in batch.to_pylist()]
     numbers = Counter(tuple(match[variable]["number"] for variable in pattern.positive) for match in found)

@@ -46,7 +46,9 @@ def test_same_matches_as_a_brute_force_when_they_are_due(pattern: Combination, s
 
     results = random.choice([[], [at for at in range(len(rows)) if random.random() < 0.4]])
     batches = [[row for row in batch if row not in results] for batch in batches]
-    run = follow(stream_task(pattern, order=order), pa.Table.from_pylist(rows, SCHEMA), batches, delay, results)
+    ahead = not results and random.random() < 0.5
+    task = stream_task(pattern, order=order)
+    run = follow(task, pa.Table.from_pylist(rows, SCHEMA), batches, delay, results, ahead)
 
     expected = judge(pattern, rows)
     found = [(match, at) for some, at in zip(run.matches, run.found_at, strict=True) for match in some.to_pylist()]
@@ -66,7 +68,7 @@ def test_what_is_left_to_decide_is_decided_before_the_choice(pattern: Combinatio
     random = Random(seed)
     rows = random_rows(pattern, random.choice([6, 10, 16]), seed)
     batches = shuffled([row["time"] for row in rows], 4, random)
-    run = follow(stream_task(pattern), pa.Table.from_pylist(rows, SCHEMA), batches, 4)
+    run = follow(stream_task(pattern), pa.Table.from_pylist(rows, SCHEMA), batches, 4, ahead=random.random() < 0.5)
     expected = judge(pattern, rows, lambda branch, bound: is_accepted(branch, map(number, bound.values())))
     batches_of: dict[int, list[pa.RecordBatch]] = {}
     for at, matches in zip(run.found_at, run.matches, strict=True):

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from sase.runtime import ssc
+from sase.runtime import executors
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels import sequences as kernel
 from sase.runtime.kernels.encode import encode_pattern
@@ -586,7 +586,7 @@ def test_a_worker_loads_anywhere_and_says_what_it_misses(monkeypatch: pytest.Mon
     worker = cloudpickle.loads(pickled)
     with pytest.raises(RuntimeError) as error:
         list(worker(iter([])))
-    version = ssc.__version__
+    version = executors.__version__
     assert str(error.value) == (
         f"sase {version} is not installed on this executor ({socket.gethostname()}): install it there "
         f"(pip install sase=={version}) or compile the job with --standalone, which carries the runtime inside"
