@@ -219,6 +219,21 @@ def test_late_is_what_its_own_watermark_has_passed(spark: SparkSession, folder: 
 # ---- files as they are --------------------------------------------------------------------------
 
 
+def test_times_of_96_bits_are_those_of_spark(spark: SparkSession, folder: Path) -> None:
+    """As Spark writes them, if it is not told otherwise. One is of a year that nanoseconds do not reach."""
+    assert "INT96" in spark.conf.get("spark.sql.parquet.outputTimestampType")
+    when = ["2026-01-01 12:00:00", "2026-01-01 12:00:01.001", "2900-01-01 00:00:00"]
+    rows = spark.createDataFrame(
+        [(kind, at, "k", 1) for kind, at in zip("ABC", when, strict=True)], "type string, ts string, id string, n int"
+    )
+    rows.withColumn("ts", F.col("ts").cast("timestamp")).coalesce(1).write.parquet(str(folder))
+    text = "EVENT SEQ(A x, B y) WHERE [id] WITHIN 1 hour RETURN x.ts AS first, y.ts AS last"
+    stream = sase.compile(text, CATALOG).follow(incoming(spark, folder))
+    assert reads_itself(stream)
+    match = '{"first":"2026-01-01T12:00:00.000Z","last":"2026-01-01T12:00:01.001Z"}'
+    assert [matches for matches, _ in found(stream)][0] == Counter({match: 1})
+
+
 def test_columns_are_found_as_spark_finds_them(spark: SparkSession, folder: Path) -> None:
     """In any case, narrower than they are told to be, of fewer digits, and not at all."""
     events = minutes(("A", 0, "k", 1), ("B", 1, "k", 2), ("D", 3, "k", 2))

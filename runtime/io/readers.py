@@ -15,7 +15,11 @@ _SPECIAL = {
     "spark.sql.parquet.fieldId.read.enabled": None,
 }
 """Settings by which Spark reads other than what files have under a name, and the options of a reader that go before."""
-_CALENDAR = ("spark.sql.parquet.datetimeRebaseModeInRead", "datetimeRebaseMode")
+_CALENDARS = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "datetimeRebaseMode",
+    "spark.sql.parquet.int96RebaseModeInRead": "int96RebaseMode",
+}
+_CONVERTED = "spark.sql.parquet.int96TimestampConversion"
 _LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 """Times of files with such a mark are of another calendar."""
 
@@ -35,7 +39,8 @@ class Reader:
     @property
     def is_modern(self) -> bool:
         """Whether it takes times of files that do not say who wrote them for those of today's calendar."""
-        return self._value(*_CALENDAR).upper() == "CORRECTED"
+        as_they_are = all(self._value(*names).upper() == "CORRECTED" for names in _CALENDARS.items())
+        return as_they_are and self._value(_CONVERTED, None).lower() == "false"
 
     @cached_property
     def given(self) -> dict[str, str]:
@@ -50,11 +55,11 @@ class Reader:
 
 
 def is_as_written(footer: pq.FileMetaData, modern: bool) -> bool:
-    """Whether Spark takes dates and times for what they are, and not for those of the calendar that it had before 3.0.
-    Files of other writers are `modern` if it is told so."""
+    """Whether Spark takes dates and times for what they are, and not for those of the calendar that it had before 3.0,
+    and 3.1 for times of 96 bits. Files of other writers are `modern` if it is told so."""
     told = footer.metadata or {}
     version = told.get(b"org.apache.spark.version")
-    return modern if version is None else version >= b"3.0.0" and _LEGACY.isdisjoint(told)
+    return modern if version is None else version >= b"3.1.0" and _LEGACY.isdisjoint(told)
 
 
 def complete(footer: pq.FileMetaData, names: frozenset[str]) -> frozenset[str]:

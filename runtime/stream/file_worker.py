@@ -78,7 +78,7 @@ class FileReader:
 
     def _file(self, path: str) -> Iterator[pa.RecordBatch]:
         reading = self.reading
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
             columns = _Columns(path, file, reading)
         known = complete(file.metadata, frozenset(columns.names.values()))
         has = frozenset(name for name, spelled in columns.names.items() if spelled in known)
@@ -89,7 +89,7 @@ class FileReader:
         made = dict(zip(reading.columns, rest[len(where) :], strict=True))
         expressions = Expressions()
         words = [columns.names[name] for name in reading.words if name in columns.names]
-        with pq.ParquetFile(path, read_dictionary=words) as file:
+        with pq.ParquetFile(path, read_dictionary=words, coerce_int96_timestamp_unit="us") as file:
             for group in range(file.num_row_groups):  # one at a time: a batch of two would be copied together
                 for batch in file.iter_batches(BATCH, [group], columns=list(columns.names.values()), use_threads=False):
                     yield from self._made(columns.of(batch), batch.num_rows, expressions, at, ours, where, made)
@@ -148,7 +148,8 @@ class _Columns:
     NULL where the file has no such column."""
 
     def __init__(self, path: str, file: pq.ParquetFile, reading: FileReading) -> None:
-        schema, physical = file.schema_arrow, file.metadata.schema
+        schema, physical = file.schema_arrow, map(file.schema.column, range(file.metadata.num_columns))
+        of_96_bits = {column.path for column in physical if column.physical_type == "INT96"}
         self.kinds = reading.kinds
         self.names: dict[str, str] = {}
         """As the file spells them."""
@@ -160,13 +161,12 @@ class _Columns:
                 continue
             (self.names[name],) = spelled
             found = schema.field(spelled[0]).type
-            place = next(at for at in range(len(physical)) if physical.column(at).path.split(".")[0] == spelled[0])
-            if not _widens(found, kind, physical.column(place).physical_type == "INT96"):
+            if not _widens(found, kind, spelled[0] in of_96_bits):
                 raise _misfit(path, f"has {name} of the type {found}, which is read as {kind}")
         if not is_as_written(file.metadata, reading.modern) and _OF_CALENDARS & {
             reading.kinds[name] for name in self.names
         }:
-            raise _misfit(path, "has times of the calendar that Spark had before 3.0")
+            raise _misfit(path, "has times of the calendar that Spark had before 3.1")
 
         self.times = _times(file.metadata, self.names[reading.time], reading) if reading.time in self.names else None
         """The first and the last."""
@@ -195,11 +195,13 @@ def _times(footer: pq.FileMetaData, time: str, reading: FileReading) -> tuple[in
 _OF_CALENDARS = {"date", "timestamp", "timestamp_ntz"}
 
 
-def _widens(found: pa.DataType, kind: Kind, int96: bool) -> bool:
+def _widens(found: pa.DataType, kind: Kind, of_96_bits: bool) -> bool:
     """Whether Spark reads it as such, and Arrow's cast gives the same."""
     wanted = KINDS[kind]
     if pa.types.is_dictionary(found):
         found = found.value_type
+    if of_96_bits:
+        return kind == "timestamp"
     if found == wanted:
         return True
     if kind == "string":
@@ -207,7 +209,7 @@ def _widens(found: pa.DataType, kind: Kind, int96: bool) -> bool:
     if pa.types.is_signed_integer(found) and pa.types.is_signed_integer(wanted):
         return bool(found.bit_width <= wanted.bit_width)
     if pa.types.is_timestamp(found) and pa.types.is_timestamp(wanted):
-        return bool(not int96 and found.unit == "ms" and (found.tz is None) == (wanted.tz is None))
+        return bool(found.unit == "ms" and (found.tz is None) == (wanted.tz is None))
     return bool(pa.types.is_float32(found) and pa.types.is_float64(wanted))
 
 
