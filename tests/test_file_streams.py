@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -231,7 +232,7 @@ def test_times_of_96_bits_are_those_of_spark(spark: SparkSession, folder: Path) 
     stream = sase.compile(text, CATALOG).follow(incoming(spark, folder))
     assert reads_itself(stream)
     match = '{"first":"2026-01-01T12:00:00.000Z","last":"2026-01-01T12:00:01.001Z"}'
-    assert [matches for matches, _ in found(stream)][0] == Counter({match: 1})
+    assert next(matches for matches, _ in found(stream)) == Counter({match: 1})
 
 
 def test_columns_are_found_as_spark_finds_them(spark: SparkSession, folder: Path) -> None:
@@ -280,6 +281,15 @@ def test_a_file_that_only_spark_can_read_is_named(
     with pytest.raises(Exception, match="scan=spark") as caught:
         found(stream)
     assert message in str(caught.value).replace("\\n", "")
+
+
+def test_a_file_of_another_kind_is_named(spark: SparkSession, folder: Path) -> None:
+    publish(folder, 0, minutes(("A", 0, "k", 1)))
+    stream = sase.compile(f"{NEGATION} WITHIN 1 hour", CATALOG).follow(incoming(spark, folder))
+    (folder / "notes.parquet").write_text("these are no events")
+    with pytest.raises(Exception, match="notes") as caught:
+        found(stream)
+    assert re.fullmatch(rf"{folder}/notes\.parquet cannot be read: .*Parquet.*", explain(caught.value))
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,11 @@ class FileReader:
     def relevant(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The relevant events of the files, each with its bucket in the last column."""
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                yield from self._file(_path(place))
+            for path in map(_path, batch.column(0).to_pylist()):
+                try:
+                    yield from self._file(path)
+                except (OSError, pa.ArrowException) as error:
+                    raise SaseRunError(f"{path} cannot be read: {error}") from error
 
     def told(self) -> pa.RecordBatch:
         """PACKED rows of how many events there are, and of their types."""
