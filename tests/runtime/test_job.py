@@ -10,6 +10,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pyarrow as pa
@@ -91,10 +92,17 @@ def fails(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     return call
 
 
+@pytest.fixture(scope="module")
+def as_spark_writes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("events") / "events.parquet"
+    spark.createDataFrame(EVENTS, COLUMNS).write.parquet(str(folder))
+    return folder
+
+
 @pytest.fixture
-def parquet(spark: SparkSession, tmp_path: Path) -> Path:
-    spark.createDataFrame(EVENTS, COLUMNS).write.parquet(str(tmp_path / "events.parquet"))
-    return tmp_path / "events.parquet"
+def parquet(as_spark_writes: Path, tmp_path: Path) -> Path:
+    """Copies are cheaper than jobs that write."""
+    return Path(copytree(as_spark_writes, tmp_path / "events.parquet"))
 
 
 def written(path: Path, text: str) -> Path:
