@@ -101,8 +101,8 @@ def bag(matches: DataFrame) -> Counter[str]:
 
 @pytest.mark.parametrize("some", [list(QUERIES)[start::3] for start in range(3)], ids=", ".join)
 def test_streams_give_the_answers_of_batch(spark: SparkSession, folder: Path, some: list[str]) -> None:
-    """Three queries in one streaming query: each of its tasks reads the plans of all of them, so more would take longer.
-    The last file has an event of no query's type: it, too, tells the time."""
+    """Three queries in one streaming query: each of its tasks reads the plans of all of them, so more take longer. The
+    last file has an event of no query's type: it, too, tells the time."""
     events = stream_of(120, 1)
     random = Random(2)
     late_by = sorted(range(len(events)), key=lambda at: 37 * at + random.randint(0, 300))
