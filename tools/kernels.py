@@ -9,9 +9,20 @@ from __future__ import annotations
 import sys
 import time
 
-from sase.runtime.kernels import arrivals, combinations, fold, furthest, hashing, products, rows, sequences, sort
+from sase.runtime.kernels import (
+    arrivals,
+    combinations,
+    fold,
+    furthest,
+    hashing,
+    murmur,
+    products,
+    rows,
+    sequences,
+    sort,
+)
 
-KERNELS = (sequences, sort, hashing, combinations, rows, products, arrivals, furthest, fold)
+KERNELS = (sequences, sort, hashing, murmur, combinations, rows, products, arrivals, furthest, fold)
 
 
 def main() -> None:

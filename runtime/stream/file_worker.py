@@ -6,7 +6,7 @@ column, and the largest one is found.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,8 @@ class FileReading:
     """Those that are read as dictionaries: strings that something is asked of."""
     type: str
     time: str
+    there: tuple[Tree, ...]
+    """What holds for all events: others were left out before anybody looked at the time."""
     ours: Tree
     """Whether it is an event of the query."""
     at: Tree
@@ -86,52 +88,44 @@ class FileReader:
         known = complete(file.metadata, frozenset(columns.names.values()))
         has = frozenset(name for name, spelled in columns.names.items() if spelled in known)
         between = times_between(reading.time, *columns.times) if columns.times and reading.time in has else {}
-        trees = (reading.at, reading.ours, *reading.where, *reading.columns.values())
-        at, ours, *rest = (simplified(tree, has, between) for tree in trees)
-        where = tuple(rest[: len(reading.where)])
-        made = dict(zip(reading.columns, rest[len(where) :], strict=True))
+
+        def simpler(trees: Iterable[Tree]) -> tuple[Tree, ...]:
+            return tuple(simplified(tree, has, between) for tree in trees)
+
+        (at, ours), there, where = simpler([reading.at, reading.ours]), simpler(reading.there), simpler(reading.where)
+        made = dict(zip(reading.columns, simpler(reading.columns.values()), strict=True))
         expressions = Expressions()
         words = [columns.names[name] for name in reading.words if name in columns.names]
         with pq.ParquetFile(path, read_dictionary=words, coerce_int96_timestamp_unit="us") as file:
             for group in range(file.num_row_groups):  # one at a time: a batch of two would be copied together
                 for batch in file.iter_batches(BATCH, [group], columns=list(columns.names.values()), use_threads=False):
-                    yield from self._made(columns.of(batch), batch.num_rows, expressions, at, ours, where, made)
+                    self.events += batch.num_rows
+                    found, rows = _those(columns.of(batch), batch.num_rows, there, expressions)
+                    if rows:
+                        self._note(found[reading.type])
+                        self._tell(expressions.over(found).value(at))
+                        # Events of other types go first: nothing else is computed of them.
+                        found, rows = _those(found, rows, (ours,), expressions)
+                    if rows:
+                        found, rows = _those(found, rows, where, expressions)
+                    if rows:
+                        yield self._made(found, rows, expressions, made)
 
     def _made(
-        self,
-        columns: Mapping[str, pa.Array],
-        rows: int,
-        expressions: Expressions,
-        at: Tree,
-        ours: Tree,
-        where: tuple[Tree, ...],
-        made: Mapping[str, Tree],
-    ) -> Iterator[pa.RecordBatch]:
-        reading = self.reading
-        self.events += rows
-        self._note(columns[reading.type])
-        every = expressions.over(columns)
-        latest = pc.max(every.value(at))
-        if latest.is_valid:
-            self.latest.append(latest.as_py())
-        # Events of other types go first: nothing else is computed of them.
-        own = every.value(ours)
-        if not is_true(own):
-            columns, rows = _kept(columns, own, rows)
-        if not rows:
-            return
-        some = expressions.over(columns).all_of(where)
-        if not is_true(some):
-            columns, rows = _kept(columns, some, rows)
-        if not rows:
-            return
-        over = expressions.over(columns)
+        self, columns: Mapping[str, pa.Array], rows: int, expressions: Expressions, made: Mapping[str, Tree]
+    ) -> pa.RecordBatch:
+        fields, over = self.reading.fields, expressions.over(columns)
         found = [
-            whole(columns[tree[1]] if tree[0] == "column" else over.value(tree), reading.fields.field(name).type, rows)
+            whole(columns[tree[1]] if tree[0] == "column" else over.value(tree), fields.field(name).type, rows)
             for name, tree in made.items()
         ]
-        batch = pa.RecordBatch.from_arrays(found, schema=reading.fields)
-        yield batch.append_column("bucket", self._bucket(batch))
+        batch = pa.RecordBatch.from_arrays(found, schema=fields)
+        return batch.append_column("bucket", self._bucket(batch))
+
+    def _tell(self, times: Value) -> None:
+        latest = times if isinstance(times, pa.Scalar) else pc.max(times)
+        if latest.is_valid:
+            self.latest.append(latest.as_py())
 
     def _note(self, types: pa.Array) -> None:
         words = types.dictionary if isinstance(types, pa.DictionaryArray) else types.unique()
@@ -223,10 +217,15 @@ def _misfit(path: str, what: str) -> SaseRunError:
     )
 
 
-def _kept(columns: Mapping[str, pa.Array], condition: Value, rows: int) -> tuple[dict[str, pa.Array], int]:
-    kept = truths(condition, rows)
-    count = how_many(kept.fill_null(False), rows)
-    return {name: column.filter(kept) for name, column in columns.items()} if count else {}, count
+def _those(
+    columns: Mapping[str, pa.Array], rows: int, where: tuple[Tree, ...], expressions: Expressions
+) -> tuple[Mapping[str, pa.Array], int]:
+    """Rows of which all of it holds, and how many these are."""
+    holds = expressions.over(columns).all_of(where)
+    if is_true(holds):
+        return columns, rows
+    kept = truths(holds, rows).fill_null(False)
+    return {name: column.filter(kept) for name, column in columns.items()}, how_many(kept, rows)
 
 
 def _path(place: str) -> str:

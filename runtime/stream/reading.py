@@ -74,7 +74,8 @@ def read_by_workers(
         return None
     if any(events.schema[name].dataType.simpleString() not in _HASHED for name in task.by):
         return None
-    trees = (*made.where, *(tree for tree in made.columns.values() if tree[0] != "column"), *told.columns.values())
+    computed_of = (tree for tree in made.columns.values() if tree[0] != "column")
+    trees = (*made.where, *told.where, *computed_of, *told.columns.values())
     asked = {name for tree in trees for name in references(tree)}
     labels = bucket_labels(buckets)
     reading = FileReading(
@@ -82,6 +83,7 @@ def read_by_workers(
         words=tuple(sorted(name for name in asked if kinds[name] == "string")),
         type=told.columns["type"][1],
         time=times.pop(),
+        there=told.where,
         ours=told.columns["ours"],
         at=told.columns["at"],
         where=made.where,
