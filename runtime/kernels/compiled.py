@@ -22,6 +22,19 @@ def in_machine_code(function: Any, signature: Any, *, allocates: bool = True) ->
         _keep_libraries()
 
 
+def over_strings(function: Any, number: str) -> Any | None:
+    """One that is given the ends of strings, their letters and a number for each, and makes numbers of these. None
+    without numba."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    types: Any = numba.types
+    ends, letters = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.uint8))
+    numbers = types.Array(getattr(types, number), 1, "C")
+    return in_machine_code(function, numbers(ends, letters, numbers))
+
+
 def _compiled(function: Any, signature: Any, options: dict[str, bool]) -> Any:
     import numba
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sase.runtime.kernels.compiled import in_machine_code
+from sase.runtime.kernels.compiled import over_strings
 from sase.runtime.kernels.sequences import Ints
 
 _FACTOR = 0x1E3779B97F4A7C15
@@ -58,11 +58,4 @@ def spelled(offset: Any, letters: Any, codes: Ints) -> Ints:
 
 @cache
 def _compiled() -> Any | None:
-    try:
-        import numba
-    except ImportError:
-        return None
-    types: Any = numba.types
-    given, letters = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.uint8))
-    ints = types.Array(types.int64, 1, "C")
-    return in_machine_code(spelled, ints(given, letters, ints))
+    return over_strings(spelled, "int64")

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sase.runtime.kernels.compiled import in_machine_code
+from sase.runtime.kernels.compiled import over_strings
 
 Words = NDArray[np.uint32]
 _SEED = 42
@@ -96,11 +96,4 @@ def of_strings(offset: Any, letters: Any, hashes: Any) -> Any:
 
 @cache
 def _compiled() -> Any | None:
-    try:
-        import numba
-    except ImportError:
-        return None
-    types: Any = numba.types
-    given, letters = (types.Array(kind, 1, "C", readonly=True) for kind in (types.int64, types.uint8))
-    words = types.Array(types.uint32, 1, "C")
-    return in_machine_code(of_strings, words(given, letters, words))
+    return over_strings(of_strings, "uint32")

@@ -63,7 +63,7 @@ class FileReader:
     def relevant(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The relevant events of the files, each with its bucket in the last column."""
         for batch in batches:
-            for path in map(_path, batch.column(0).to_pylist()):
+            for path in map(local, batch.column(0).to_pylist()):
                 try:
                     yield from self._file(path)
                 except (OSError, pa.ArrowException) as error:
@@ -228,6 +228,6 @@ def _those(
     return {name: column.filter(kept) for name, column in columns.items()}, how_many(kept, rows)
 
 
-def _path(place: str) -> str:
-    """Of a file of this machine, as Spark names it."""
-    return "/" + place.removeprefix("file:").lstrip("/")
+def local(place: str) -> str:
+    """The path of a file of this machine, as Spark names it."""
+    return "/" + place.removeprefix("file:").lstrip("/") if place.startswith("file:") else place

@@ -27,7 +27,7 @@ from sase.runtime.io.readers import Reader
 from sase.runtime.operator.expressions import references
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer
-from sase.runtime.stream.file_worker import FileReading
+from sase.runtime.stream.file_worker import FileReading, local
 from sase.runtime.stream.spread import bucket_labels
 from sase.runtime.stream.types import observed
 from sase.runtime.stream.watch import Columns, Watched, moment_of, plain, telling
@@ -62,7 +62,7 @@ def read_by_workers(
     here = str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
     if place is None or urlsplit(place).scheme not in (("", "file") if here == "file:///" else ("file",)):
         return None
-    if any(True for folder in glob(_local(place)) for _ in Path(folder).glob("*=*/")):
+    if any(True for folder in glob(local(place)) for _ in Path(folder).glob("*=*/")):
         return None  # their names have values of a column
     events = relevant(plain(watched, columns)).drop(columns.clock)
     made, told = computed(events), computed(telling(watched))
@@ -105,10 +105,6 @@ def read_by_workers(
 
 
 _BY_CASE = "spark.sql.caseSensitive"
-
-
-def _local(place: str) -> str:
-    return "/" + place.removeprefix("file:").lstrip("/") if place.startswith("file:") else place
 
 
 def _source(frame: DataFrame) -> Any | None:
