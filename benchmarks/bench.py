@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data import Source, parquet
-from sase.runtime.session import session
+from sase.runtime.session import DEEP, LASTING, ROOMY, session
 
 FOLDER = Path(__file__).resolve().parent
 PARTITIONS_PER_CORE = 4
@@ -34,6 +34,7 @@ class Bench:
         """A quiet local session, as `sase run` starts it. The settings are given as to spark-submit."""
         settings = {
             "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"{DEEP} {ROOMY} {LASTING}",
             "spark.driver.host": "127.0.0.1",
             "spark.local.dir": self.cache / "spark",
             "spark.sql.session.timeZone": "UTC",

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
@@ -61,7 +60,7 @@ def in_workers(
     if not {SPAN, _LENT}.isdisjoint(field.name.lower() for field in schema):
         return None
     names = [quoted(field.name) for field in schema if field.name != slice]
-    sound, made = computed(read), computed(some.withColumn(_LENT, F.expr(borrowed)).select(*names, _LENT))
+    sound, made = computed(read), computed(some.selectExpr(*names, f"{borrowed} AS {_LENT}"))
     if sound is None or made is None:
         return None
     needed = [sound.columns[name] for name in source.required]
@@ -108,7 +107,7 @@ def in_workers(
     if tally is None or counts is None:
         return rows
     read_of_all = sum(group.events for group in groups)
-    return tally.counted_elsewhere(rows, read_of_all, lambda: _added(counts.value))
+    return rows.where(tally.counted_elsewhere(read_of_all, lambda: _added(counts.value)))
 
 
 def _rows(spark: SparkSession, schema: StructType, cells: Sequence[bytes]) -> DataFrame:

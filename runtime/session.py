@@ -34,10 +34,17 @@ KEEP_BUCKETS = {f"{_BUCKETING}.enabled": "true", f"{_BUCKETING}.autoBucketedScan
 the buckets."""
 
 
+DEEP = "-Xss16m"
+"""A stream that is stopped while its sink works matches a long message with a recursive expression."""
 ROOMY = "-XX:MetaspaceSize=256m"
 """Else Java collects garbage again and again while it loads Spark's classes."""
 BRIEF = "-XX:TieredStopAtLevel=1"
 """For a Java of a few seconds: the better one of its two compilers takes longer than it saves."""
+_USUAL = {"Invocation": 5_000, "MinInvocation": 600, "Compile": 15_000, "BackEdge": 40_000}
+LASTING = "-XX:+UseParallelGC " + " ".join(f"-XX:Tier4{what}Threshold={10 * times}" for what, times in _USUAL.items())
+"""For one that is there for longer, and shares the cores with its Python workers. The better compiler gets what runs
+ten times as often as it usually asks for: loops over rows, and not all that plans a query, at which it would be for a
+minute. Nor is garbage looked for while others work."""
 
 
 def session(name: str = "sase", verbose: bool = False, bar: bool = True, brief: bool = False) -> SparkSession:
@@ -69,8 +76,7 @@ def _join_submitted(settings: dict[str, str]) -> None:
 def _start_local(settings: dict[str, str], verbose: bool, brief: bool) -> None:
     starting()
     java = ensure_java()
-    # A stream that is stopped while its sink works matches a long message with a recursive expression.
-    options = ["-Xss16m"]
+    options = [DEEP]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers take `python3` from the PATH
     if not {"SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS"} & os.environ.keys():
         # Nobody has configured a Spark here. Its default of 1 GB is small for a run that has the machine to itself, and
@@ -82,7 +88,7 @@ def _start_local(settings: dict[str, str], verbose: bool, brief: bool) -> None:
         }
         os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF)
         if "SPARK_SUBMIT_OPTS" not in os.environ:
-            options += [ROOMY, archive_options(java), *([BRIEF] if brief else [])]
+            options += [ROOMY, archive_options(java), BRIEF if brief else LASTING]
     settings |= {"spark.driver.extraJavaOptions": " ".join(filter(None, options))}
     conf = _add(SparkConf(), settings)
     log = None if verbose else _StartupLog()

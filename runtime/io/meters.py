@@ -53,12 +53,12 @@ class Meter:
             events = events.where(f"{condition}monotonically_increasing_id() > -{number}")
         return events
 
-    def elsewhere(self, rows: DataFrame, counted: Callable[[], dict[str, int] | None]) -> DataFrame:
-        """For events without flaws that are counted by others, of which a plan has but rows that stand for them: these
-        have the number by which it is known. (As a text, which is no part of the code that Spark makes of a plan: with
-        a number in it, it would be compiled anew in every run. There are few of these rows.)"""
+    def elsewhere(self, counted: Callable[[], dict[str, int] | None]) -> str:
+        """For events without flaws that are counted by others: a condition that always holds, for the rows that stand
+        for them in a plan, and has the number by which it is known. (As a text, which is no part of the code that Spark
+        makes of a plan: with a number in it, it would be compiled anew in every run. There are few of these rows.)"""
         self._elsewhere = counted
-        return rows.where(f"CAST(monotonically_increasing_id() AS string) <> '-{self._first}'")
+        return f"CAST(monotonically_increasing_id() AS string) <> '-{self._first}'"
 
     def is_in(self, plan: str) -> bool:
         return str(self._first) in plan

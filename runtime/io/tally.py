@@ -91,11 +91,10 @@ class Tally:
         observed = united.observe(self._observation, *_metrics(united, source))
         return observed.where(_flawless(united, source)) if self.strict else observed
 
-    def counted_elsewhere(
-        self, rows: DataFrame, read: int, counted: Callable[[], tuple[int, frozenset[str]] | None]
-    ) -> DataFrame:
-        """The rows that stand for the events in a plan, where these are read, and counted, by others. They have no
-        flaws; `counted` says how many of those that are `read` are of the query's types, and which types there are."""
+    def counted_elsewhere(self, read: int, counted: Callable[[], tuple[int, frozenset[str]] | None]) -> str:
+        """Where events are read, and counted, by others, a condition for the rows that stand for them in a plan: it
+        always holds. They have no flaws; `counted` says how many of those that are `read` are of the query's types, and
+        which types there are."""
         united, _, source = self.watched
 
         def seen() -> dict[str, int] | None:
@@ -108,7 +107,7 @@ class Tally:
             self._metered = Metered(Meter(flaws(united, source)))
             _listener(united).expect(self._name, Expected(self.watched, self._metered))
         self.read = read
-        return self._metered.meter.elsewhere(rows, seen)
+        return self._metered.meter.elsewhere(seen)
 
     @property
     def watched(self) -> Watched:
@@ -222,13 +221,12 @@ class _Actions:
         metrics, plan = execution.observedMetrics(), execution.executedPlan()
         observed, text = set(metrics.keys().mkString("\n").split("\n")), plan.toString()
         with self._lock:
-            meters = any(expected.metered for expected in self._expected.values())
-            analyzed = execution.analyzed().toString() if meters else ""
-            names = [
-                name
-                for name, expected in self._expected.items()
-                if (name in observed if expected.metered is None else expected.metered.meter.is_in(analyzed))
-            ]
+            meters = {name: each.metered.meter for name, each in self._expected.items() if each.metered}
+            names = [name for name in self._expected if name in observed and name not in meters]
+            names += [name for name, meter in meters.items() if meter.is_in(text)]
+            if lost := meters.keys() - set(names):  # the optimiser may have dropped the filters, or all of the plan
+                analyzed = execution.analyzed().toString()
+                names += [name for name in lost if meters[name].is_in(analyzed)]
             over = [(name, self._expected.pop(name)) for name in names]
             if not self._expected:
                 self._session.listenerManager().unregister(self)
@@ -270,7 +268,9 @@ _actions: WeakKeyDictionary[SparkSession, _Actions] = WeakKeyDictionary()
 
 def _listener(frame: DataFrame) -> _Actions:
     spark = frame.sparkSession
-    return _actions.setdefault(spark, _Actions(spark))
+    if spark not in _actions:
+        _actions[spark] = _Actions(spark)
+    return _actions[spark]
 
 
 def _wait(numbers: Mapping[str, int], observation: ref[Observation], watched: Watched) -> None:
@@ -299,7 +299,7 @@ def _counts(seen: Mapping[str, int], source: Source, unseen: Sequence[str] | Non
     others = {words: count for words, count in seen.items() if words != "all" and not words.startswith(_SEEN)}
     flawed = {words: count for words, count in others.items() if count}
     if unseen is None:
-        bits = "".join(f"{seen[f'{_SEEN}{at}'] or 0:0{_BITS}b}"[::-1] for at in range(len(_seen(source))))
+        bits = "".join(f"{seen[f'{_SEEN}{at}'] or 0:0{_BITS}b}"[::-1] for at in range(-(-len(source.types) // _BITS)))
         unseen = [name for name, bit in zip(source.types, bits, strict=False) if bit == "0"]
     return Counts(seen["all"] - sum(flawed.values()), flawed, tuple(unseen))
 
