@@ -14,7 +14,7 @@ until then. The state says at which watermark the bucket was called last: what w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.encode import changes, group_codes, ranks
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.kernels.sort import sorting as by_counting
 from sase.runtime.operator.arrivals import Arrived, Arriving
 from sase.runtime.operator.construction import Columns, Found, Rows
 from sase.runtime.operator.matcher import Matcher, Task, int64s
@@ -190,7 +191,7 @@ class Bucket(Matcher):
         concerned[codes[due]] = True
         part = np.flatnonzero((time < watermark) & (concerned[codes] | (states & self.everywhere != 0)))
         order = [] if task.order is None else ranks(table.column(task.order).take(pa.array(part)))
-        part = part[sorting(codes[part], time[part], *order)]
+        part = part[by_group(codes[part], time[part], order, task.jit)]
         tried = self.horizon.tried(states[part], due[part])
         chunk = table.take(pa.array(part))
         chunk = chunk.set_column(chunk.schema.get_field_index(task.states), task.states, pa.array(tried))
@@ -343,6 +344,11 @@ def stored(table: pa.Table) -> bytes:
         writer.write_table(table)
     value: bytes = sink.getvalue().to_pybytes()
     return value
+
+
+def by_group(codes: Ints, time: Ints, order: Sequence[Ints], jit: bool) -> Ints:
+    """Row numbers in the order of group, time and tie-breaker. Without one, groups are filled by counting."""
+    return sorting(codes, time, *order) if order else by_counting(codes, time, jit)
 
 
 def sorting(*keys: Ints, stable: bool = False) -> Ints:

@@ -88,7 +88,8 @@ def packer(
             if told:
                 seen.append(pc.max(table.column(time)).as_py())
             bucket = bucket[good]
-            order = np.argsort(bucket)
+            short = bucket.astype(np.uint16) if bucket.max() < 1 << 16 else bucket  # 16 bits are sorted by counting
+            order = np.argsort(short, kind="stable")
             table = table.drop_columns([reason, record]).take(pa.array(order))
             ends = np.flatnonzero(np.diff(bucket[order], append=-1)) + 1
             begin = 0

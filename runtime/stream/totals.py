@@ -18,7 +18,7 @@ from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.matcher import int64s
 from sase.runtime.operator.totals import Added, OfTotals, brought_together
 from sase.runtime.pattern import Totals
-from sase.runtime.stream.bucket import Bucket, Step, StreamTask, called_at, named_at, sorting, stored
+from sase.runtime.stream.bucket import Bucket, Step, StreamTask, by_group, called_at, named_at, stored
 from sase.runtime.stream.horizon import FOREVER, TIMELY, Marks
 
 _TOTALS = b"totals"
@@ -70,7 +70,7 @@ class TotalsBucket(Bucket):
         concerned[codes[due]] = True
         part = np.flatnonzero((time < watermark) & concerned[codes])
         order = [] if self.task.order is None else ranks(table.column(self.task.order).take(pa.array(part)))
-        part = part[sorting(codes[part], time[part], *order)]
+        part = part[by_group(codes[part], time[part], order, self.task.jit)]
         place = table.schema.get_field_index(self.task.states)
         return table.set_column(place, self.task.states, pa.array(states)).take(pa.array(part))
 
