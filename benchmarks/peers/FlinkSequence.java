@@ -33,6 +33,7 @@ import org.apache.flink.util.Collector;
 
 public final class FlinkSequence {
     static final int WARM_UP = 50_000;
+    static final long PART = 1L << 30; // a map takes no more than 2 GB
     static LongBuffer rows; // the source of the one JVM that runs everything: no file is read while the clock runs
     static int columns;
 
@@ -49,8 +50,11 @@ public final class FlinkSequence {
     public static void main(String[] arguments) throws Exception {
         columns = Integer.parseInt(arguments[1]);
         try (FileChannel file = FileChannel.open(Path.of(arguments[0]))) {
-            LongBuffer mapped = file.map(FileChannel.MapMode.READ_ONLY, 0, file.size()).asLongBuffer();
-            rows = LongBuffer.allocate(mapped.remaining()).put(mapped);
+            rows = LongBuffer.allocate(Math.toIntExact(file.size() / Long.BYTES));
+            for (long from = 0; from < file.size(); from += PART) {
+                long length = Math.min(PART, file.size() - from);
+                rows.put(file.map(FileChannel.MapMode.READ_ONLY, from, length).asLongBuffer());
+            }
         }
         int events = rows.capacity() / columns;
         run(Math.min(events, WARM_UP), arguments);

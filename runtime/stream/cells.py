@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from sase.runtime.ssc import Worker
 from sase.runtime.stream.watch import Columns
-from sase.runtime.stream.worker import CELL_BYTES
+from sase.runtime.stream.worker import CELL_BYTES, WIDE
 
 PACKED = "bucket int, kind string, size long, rows binary"
 """What comes out of a bucket: `size` rows of matches or of rejected events; or, of kind `state`, how many events it
@@ -38,7 +38,7 @@ def packer(
     time of all that comes from here.
     """
     names, reason, record, most = list(names), columns.reason, columns.record, CELL_BYTES
-    time, told = columns.time, list(told)
+    time, told, wide = columns.time, list(told), {WIDE: b"64 bits"}
 
     def pack(batches: Iterator[pa.RecordBatch], latest: list[int] | None = None) -> Iterator[pa.RecordBatch]:
         import numpy as np
@@ -56,6 +56,15 @@ def packer(
             table = table.select(names).combine_chunks()
             arrays = [column.chunk(0) for column in table.columns]
             return pa.StructArray.from_arrays(arrays, names=names)
+
+        def narrowed(table: pa.Table) -> pa.Table:
+            for at, field in enumerate(table.schema):
+                ends = pc.min_max(table.column(at)).as_py() if field.type == pa.int64() else {"min": None}
+                for kind in (pa.int8(), pa.int32()) if ends["min"] is not None else ():
+                    if max(~ends["min"], ends["max"]) >> (kind.bit_width - 1) == 0:
+                        table = table.set_column(at, field.with_type(kind).with_metadata(wide), table[at].cast(kind))
+                        break
+            return table
 
         def packed(bucket: int, kind: str, table: pa.Table) -> pa.RecordBatch:
             step = max(1, most * table.num_rows // max(1, table.nbytes))
@@ -90,7 +99,7 @@ def packer(
             bucket = bucket[good]
             short = bucket.astype(np.uint16) if bucket.max() < 1 << 16 else bucket  # 16 bits are sorted by counting
             order = np.argsort(short, kind="stable")
-            table = table.drop_columns([reason, record]).take(pa.array(order))
+            table = narrowed(table.drop_columns([reason, record])).take(pa.array(order))
             ends = np.flatnonzero(np.diff(bucket[order], append=-1)) + 1
             begin = 0
             for end in ends.tolist():
