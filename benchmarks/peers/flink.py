@@ -104,10 +104,11 @@ def _exported(parquet: Path) -> Path:
     """The events as rows of big-endian 64-bit integers, a type as its number."""
     path = parquet.with_suffix(".longs")
     if not path.exists():
-        table = pq.read_table(parquet)
-        numbers = pc.utf8_slice_codeunits(table["type"], start=1).cast(pa.int64())
-        columns = [table["ts"], numbers, *(table[name] for name in ATTRIBUTES)]
         staged = path.with_suffix(f".{os.getpid()}")
-        np.stack([column.to_numpy() for column in columns], axis=1).astype(">i8").tofile(staged)
+        with pq.ParquetFile(parquet) as events, staged.open("wb") as file:
+            for batch in events.iter_batches(1 << 20):
+                numbers = pc.utf8_slice_codeunits(batch["type"], start=1).cast(pa.int64())
+                columns = [batch["ts"], numbers, *(batch[name] for name in ATTRIBUTES)]
+                np.stack([column.to_numpy() for column in columns], axis=1).astype(">i8").tofile(file)
         os.replace(staged, path)
     return path
