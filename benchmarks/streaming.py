@@ -45,7 +45,7 @@ LIMIT = 400.0
 
 def measurements(scale: Scale) -> tuple[Measurement, ...]:
     return (
-        Throughput(scale.events(72_000_000), scale.rounds(2), 20, micro_batches=3),
+        Throughput(scale.events(72_000_000), scale.rounds(3), 20, micro_batches=3),
         Throughput(scale.events(6_000_000), scale.rounds(1), 4, micro_batches=3),
         Delay(scale.events(3_000_000)),
         Buckets(scale.events(300_000)),
