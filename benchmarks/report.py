@@ -67,10 +67,10 @@ METHOD = f"""## How it is measured
   contender whose first run took more than {SLOW:.0f} s ran once.
 - All peers that look for matches must find the same number, or nothing is recorded.
 - Spark runs with as many threads as there are cores, {PARTITIONS_PER_CORE} shuffle partitions per core, in the Java
-  that `sase run` starts (of what was measured before November 18, 2026, all but the stream with 20 types and *Flink CEP* at
-  10 M, in one with Java's defaults), and else with its defaults; results go to its noop sink. Planning is part of the time.
-  Compiling a query, starting an engine and reading the file's schema are not. DuckDB has the same threads and memory,
-  and counts its matches, which is less than handing them out.
+  that `sase run` starts (of what was measured before November 18, 2026, all but the stream with 20 types and *Flink
+  CEP* at 10 M, in one with Java's defaults), and else with its defaults; results go to its noop sink. Planning is part
+  of the time. Compiling a query, starting an engine and reading the file's schema are not. DuckDB has the same threads
+  and memory, and counts its matches, which is less than handing them out.
 - *floor* is Spark's scan of the relevant events and of the columns that the query mentions, their shuffle by key and
   their sort by time; *identity* is the same with a Python worker behind it that hands every batch back.
 - *sase* counts the events that cannot take part for want of a type or time, so as to warn of them; *sase_uncounted*
