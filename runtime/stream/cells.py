@@ -59,10 +59,14 @@ def packer(
 
         def narrowed(table: pa.Table) -> pa.Table:
             for at, field in enumerate(table.schema):
-                ends = pc.min_max(table.column(at)).as_py() if field.type == pa.int64() else {"min": None}
-                for kind in (pa.int8(), pa.int32()) if ends["min"] is not None else ():
-                    if max(~ends["min"], ends["max"]) >> (kind.bit_width - 1) == 0:
-                        table = table.set_column(at, field.with_type(kind).with_metadata(wide), table[at].cast(kind))
+                if field.type != pa.int64() or table.column(at).null_count == table.num_rows:
+                    continue
+                low, high = pc.min_max(table.column(at)).as_py().values()
+                for kind in (pa.int8(), pa.int32()):
+                    if max(~low, high) >> (kind.bit_width - 1) == 0:
+                        table = table.set_column(
+                            at, field.with_type(kind).with_metadata(wide), table.column(at).cast(kind)
+                        )
                         break
             return table
 
