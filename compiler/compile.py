@@ -11,7 +11,6 @@ from sase.compiler.core.arrivals import on_whole_matches
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
-from sase.compiler.emit.explain import explain
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.plan import rules
 from sase.compiler.plan.choose import Choices, choose
@@ -89,6 +88,8 @@ class Compiled:
         return self.choices.chosen.plan
 
     def explain(self) -> str:
+        from sase.compiler.emit.explain import explain
+
         return explain(self.choices, self.physical)
 
 

@@ -10,6 +10,7 @@ from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.languages.front_end import Parsed, Result
+from sase.compiler.languages.several import read_all
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,12 @@ class Composition:
             yield output.name, kind.sql("spark").lower()
         if found:
             raise SaseError(found, self.text, self.filename)
+
+
+def read_text(text: str, filename: str, language: str | None = None) -> Parsed | Composition:
+    """The query of a text, or its queries."""
+    queries = read_all(text, filename, language)
+    return queries[0] if len(queries) == 1 else composed(queries, text, filename)
 
 
 def composed(queries: Sequence[Parsed], text: str, filename: str) -> Composition:

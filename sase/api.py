@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import sase
 from sase.compiler.compile import Compiled, CompiledFile, Options, compile_file, compile_query
-from sase.compiler.composition import Composition, composed
+from sase.compiler.composition import Composition, read_text
 from sase.compiler.core.catalog import Catalog
 from sase.compiler.core.errors import CatalogError, OptionError, did_you_mean
 from sase.compiler.emit.quote import printable
 from sase.compiler.languages.front_end import Parsed
-from sase.compiler.languages.several import read_all
 from sase.compiler.plan.statistics import Statistics
 from sase.compiler.plan.strategy import Strategy
 
@@ -276,12 +275,6 @@ def compile(
         return compile_query(alone, catalog, options, **given(stream))
 
     return Query(compiled(stream), lambda: compiled(stream=True))
-
-
-def read_text(text: str, filename: str, language: str | None = None) -> Parsed | Composition:
-    """The query of a text, or its queries."""
-    queries = read_all(text, filename, language)
-    return queries[0] if len(queries) == 1 else composed(queries, text, filename)
 
 
 def chosen(strategy: Mapping[str, Any]) -> Strategy:

@@ -251,13 +251,12 @@ def _of_patterns(arguments: argparse.Namespace) -> dict[str, bool]:
 
 
 def is_sql(text: str, filename: str) -> bool:
-    if filename.endswith(".sql"):
-        return True
+    if filename.endswith((".sql", ".sase")):
+        return filename.endswith(".sql")
     from sase.compiler.languages.registry import recognised
-    from sase.compiler.languages.sql.statement import looks_like_sql
+    from sase.compiler.languages.sql.tokens import looks_like_sql
 
-    others = recognised(text).name != "sase"  # TelegraphCQ's queries begin like SQL
-    return not others and not filename.endswith(".sase") and looks_like_sql(text)
+    return recognised(text).name == "sase" and looks_like_sql(text)  # TelegraphCQ's queries begin like SQL
 
 
 def query_of(arguments: argparse.Namespace, *, reads_events: bool = True) -> Query | Queries:
@@ -321,7 +320,7 @@ def _prepare_html(arguments: argparse.Namespace) -> None:
 
 
 def _parsed(arguments: argparse.Namespace) -> Parsed | Composition:
-    from sase.api import read_text as read
+    from sase.compiler.composition import read_text as read
 
     text, filename = _text(arguments)
     return read(text, f"{filename}.sase" if filename in (INLINE, STDIN) else filename, arguments.language)

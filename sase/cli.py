@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,7 +43,6 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    gc.set_threshold(100_000)  # what a compiler makes on its way up stays: Python would look through it a hundred times
     arguments = _parser().parse_args(argv)
     try:
         command: Callable[[argparse.Namespace], int] = arguments.command

@@ -271,8 +271,7 @@ def _report(arguments: argparse.Namespace, query: Query, stages: Sequence[Stage]
 
 
 def check(arguments: argparse.Namespace) -> int:
-    from sase.api import read_text as read
-    from sase.statement import compile_sql
+    from sase.compiler.composition import read_text as read
 
     catalog = catalog_of(arguments)
     if catalog.types is None and not all(name.endswith(".sql") for name in arguments.queries):
@@ -282,6 +281,8 @@ def check(arguments: argparse.Namespace) -> int:
         try:
             text = read_text(name)
             if not arguments.language and is_sql(text, name):
+                from sase.statement import compile_sql
+
                 compile_sql(text, arguments.dialect or "spark", joins="never", filename=name)
                 continue
             parsed = read(text, name, arguments.language)

@@ -27,8 +27,6 @@ from sase.compiler.core.scalars import column_sql
 from sase.compiler.emit import aggregates, pattern
 from sase.compiler.emit.places import LONGEST, places
 from sase.compiler.emit.quote import comment_lines, literal, printable, wrapped
-from sase.compiler.emit.row_pattern import pattern_names
-from sase.compiler.emit.runs import SYMBOLS, made_of, template_of
 from sase.compiler.emit.shuffle import by_key_alone, shuffled
 from sase.compiler.plan.counting import aggregates as aggregates_of
 from sase.compiler.plan.physical import (
@@ -75,6 +73,8 @@ def context(plan: PhysicalPlan, version: str, standalone: str | None) -> dict[st
     common = _common(plan, version, standalone)
     own = _stream(plan) if plan.stream else _batch(plan)
     if (runs := plan.only(Runs)) is not None:
+        from sase.compiler.emit.runs import template_of  # and with it, all that row patterns need
+
         body = "runs_stream.jinja" if plan.stream else "runs_steps.jinja"
         return common | own | {"runs": template_of(plan, runs), "body": body}
     return common | own | {"body": "stream_body.jinja" if plan.stream else "steps.jinja"}
@@ -214,6 +214,8 @@ def _imports(plan: PhysicalPlan) -> Iterator[str]:
     if plan.only(Decide) and not plan.stream:
         yield "from sase.runtime.results import in_order_of_results"
     if runs:
+        from sase.compiler.emit.row_pattern import pattern_names
+
         known = {"Measure", "RowPattern"} | pattern_names(runs.pattern)
         yield f"from sase.runtime.row_pattern import {', '.join(sorted(known))}"
         yield "from sase.runtime.rows import Key, RowOrder, symbol_bits"
@@ -693,6 +695,8 @@ def _stream(plan: PhysicalPlan) -> dict[str, Any]:
     query, kernel, runs = plan.query, plan.kernel, plan.only(Runs)
     ours = {role: plan.own(role) for role in ("time", "states", "reason", "record", "clock", "bucket")}
     if runs is not None:
+        from sase.compiler.emit.runs import SYMBOLS
+
         ours |= {"time": runs.pattern.order[0].column, "states": SYMBOLS}
     required = dict.fromkeys([query.type, query.time, *([query.order] if query.order else [])])
     kept = runs.columns if runs is not None else plan.selected if kernel else next(iter(plan.emit.values()))
@@ -736,6 +740,8 @@ def fingerprint(plan: PhysicalPlan) -> str:
         parts += [[sql for sql, _ in plan.result.grouped.by] if plan.result.grouped else []]
         parts += [asdict(each) for each in running]
     if (runs := plan.only(Runs)) is not None:
+        from sase.compiler.emit.runs import made_of
+
         return _named([*parts, *made_of(runs)])
     assert kernel is not None
     parts += [[column.name, column.sql] for column in plan.every(Computed)]

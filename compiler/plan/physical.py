@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
 from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
 from sase.compiler.plan.reach import Reach
-from sase.compiler.plan.rows import RowPlan, leaves_of
+
+if TYPE_CHECKING:
+    from sase.compiler.plan.rows import RowPlan
 
 
 @dataclass(frozen=True)
@@ -383,10 +385,8 @@ class Runs:
     @property
     def asked(self) -> list[str]:
         """The columns that conditions on several events look up, and matches."""
-        rows = self.pattern
-        found = [leaf.column for each in rows.running.values() for leaf in leaves_of(each)]
-        found += [each.column for each in rows.look_ups.values()]
-        return list(dict.fromkeys(name for name in found if name and name not in (self.event, self.number)))
+        looked_up = dict.fromkeys(each.column for each in self.pattern.looked_up)
+        return [name for name in looked_up if name and name not in (self.event, self.number)]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from sase.compiler.plan.columns import (
     operand_sql,
     where_some_fills,
 )
-from sase.compiler.plan.combination import CombinationPlanner
 from sase.compiler.plan.counting import counted as counted_by_kernel
 from sase.compiler.plan.counting import why_enumerated
 from sase.compiler.plan.logical import Negation, Plan
@@ -47,15 +46,19 @@ from sase.compiler.plan.physical import (
     Step,
     Within,
 )
-from sase.compiler.plan.run_columns import RunColumns
 from sase.compiler.plan.separate import Term
 
 
 def physical_plan(plan: Plan, stream: bool = False) -> PhysicalPlan:
     if plan.query.runs:
+        from sase.compiler.plan.run_columns import RunColumns  # and with it, all that row patterns need
+
         return RunColumns(plan, stream).plan_all()
-    planner = _Planner if plan.query.is_sequence else CombinationPlanner
-    return planner(plan, stream).plan_all()
+    if not plan.query.is_sequence:
+        from sase.compiler.plan.combination import CombinationPlanner
+
+        return CombinationPlanner(plan, stream).plan_all()
+    return _Planner(plan, stream).plan_all()
 
 
 class _Planner(Columns):

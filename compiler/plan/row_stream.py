@@ -16,7 +16,7 @@ from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import Anchor, Concat, Either, Exclude, Node, Permute, Repeat, RowClause
 from sase.compiler.plan.row_sources import Sources, full_name, leading
 from sase.compiler.plan.row_times import Unfit, lag
-from sase.compiler.plan.rows import RowPlan, leaves_of, place
+from sase.compiler.plan.rows import RowPlan, place
 from sase.compiler.plan.statement import Followed, PlannedRows, PlannedStatement, PlannedView, Read, printed
 
 _AT_REST = "leave it out: a greedy loop takes all rows up to the end of its window; or run it on tables at rest"
@@ -110,11 +110,9 @@ def _telling(statement: PlannedStatement) -> PlannedStatement:
 def _remembered(plan: RowPlan) -> Iterator[str]:
     """The user's columns of a row that a clause with one row per match keeps."""
     assert plan.worker is not None
-    conditions = [*plan.running.values(), *plan.worker.meets.values()]
-    looked_up = [*plan.look_ups.values(), *(leaf for each in conditions for leaf in leaves_of(each))]
     shifts = [shift.column for shift in plan.worker.shifts.values()]
     ours = {*plan.computed, *plan.terms, *plan.worker.shifts}
-    for name in (*plan.by, *(key.column for key in plan.order), *(each.column for each in looked_up), *shifts):
+    for name in (*plan.by, *(key.column for key in plan.order), *(each.column for each in plan.looked_up), *shifts):
         if name is not None and name not in ours:
             yield name
 

@@ -157,6 +157,12 @@ class RowPlan:
     def within(self) -> Window | None:
         return self.clause.within
 
+    @property
+    def looked_up(self) -> list[LookUp]:
+        """What conditions on several rows look up, and then what the measures do."""
+        conditions = [*self.running.values(), *(self.worker.meets.values() if self.worker else ())]
+        return [*(leaf for each in conditions for leaf in leaves_of(each)), *self.look_ups.values()]
+
 
 def row_plan(clause: RowClause, text: str, filename: str, stream: bool = False, sort: str = "auto") -> RowPlan:
     try:

@@ -16,8 +16,9 @@ from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import clear_output, display
 
-from sase.api import Query, compile, read_text
+from sase.api import Query, compile
 from sase.arguments import is_sql
+from sase.compiler.composition import read_text
 from sase.compiler.core.errors import CatalogError, Diagnostic, OptionError, SaseError, Span
 from sase.compiler.languages.registry import NAMES
 from sase.notebook import names

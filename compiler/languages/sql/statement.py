@@ -91,15 +91,6 @@ def read_statement(text: str, filename: str, dialect: str) -> Statement:
     return Statement(text, filename, dialect, query, tuple(views))
 
 
-def looks_like_sql(text: str, dialect: str = "spark") -> bool:
-    """Whether a text is SQL, and not a query of another language of ours: those begin with FROM or EVENT."""
-    try:
-        first = next(iter(tokenize(text, dialect_of(dialect))), None)
-    except TokenError:
-        return False
-    return first is not None and first.text.upper() in ("SELECT", "WITH", "(", "VALUES", "TABLE")
-
-
 @dataclass(frozen=True)
 class _Cut:
     """Token numbers: where the input of a clause begins, MATCH_RECOGNIZE itself, and its parentheses."""

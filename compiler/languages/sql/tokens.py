@@ -30,6 +30,15 @@ def tokenize(text: str, dialect: Dialect) -> list[Token]:
     return list(dialect.tokenize(text))
 
 
+def looks_like_sql(text: str, dialect: str = "spark") -> bool:
+    """Whether a text is SQL, and not a query of another language of ours: those begin with FROM or EVENT."""
+    try:
+        first = next(iter(tokenize(text, dialect_of(dialect))), None)
+    except TokenError:
+        return False
+    return first is not None and first.text.upper() in ("SELECT", "WITH", "(", "VALUES", "TABLE")
+
+
 def wrong_token(error: TokenError, text: str) -> Diagnostic:
     """sqlglot says only what stands around: something that is opened and never closed, more often than not."""
     return Diagnostic(
