@@ -44,6 +44,7 @@ def in_place(
     slices: Slices | None = None,
     scan: str = "worker",
     partitions: int | None = None,
+    bootstrap: Callable[[], None] | None = None,
 ) -> DataFrame:
     """The relevant events, in partitions each of which has all that the matches need that are found in it.
 
@@ -52,13 +53,22 @@ def in_place(
     before its last event and less than `ahead` behind it. An event may be needed in two places: in SQL, `borrowed` are
     its state bits in that where it may not be the last. With `slices`, what does not stay is cut by time.
 
-    Where it can, the worker reads the events, unless `scan` says that Spark does: then rows only stand for them.
+    Where they can, workers read the events, unless `scan` says that Spark does: then rows only stand for them.
     """
     cut = slices.cut if slices is not None else lambda events: events
     if scan == "worker" and not is_remote() and size(uncounted(events)) >= SMALL:
-        column = None if slices is None else slices.column
         read = in_workers(
-            events, relevant, back=back, ahead=ahead, states=states, borrowed=borrowed, sliced=cut, slice=column
+            events,
+            relevant,
+            keys,
+            back=back,
+            ahead=ahead,
+            states=states,
+            borrowed=borrowed,
+            sliced=cut,
+            slice=None if slices is None else slices.column,
+            partitions=partitions,
+            bootstrap=bootstrap,
         )
         if read is not None:
             return read

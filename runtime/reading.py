@@ -1,13 +1,17 @@
-"""Events that workers read from files themselves: Spark tells each task which span of time it has, and no more.
+"""Events that workers read from files themselves: Spark tells each task which part of them it has, and no more.
 
-To hand a row from Spark's scan to Python takes longer than to read it, sort it and look for matches. So where files are
-mostly in the order of time, a worker has them at hand, and all that Spark would compute of a row means the same to
-Arrow, it reads the row groups of its span, and those in reach of it, by itself.
+To hand a row from Spark's scan to Python takes longer than to read it, sort it and look for matches. So where a worker
+has the files at hand, and all that Spark would compute of a row means the same to Arrow, it reads them by itself. Of
+files that are mostly in the order of time, a task has a span of it: it reads the row groups of the span, and those in
+reach of it, and goes on to look for matches. Of others it reads a share, and packs the events in cells, which Spark
+brings to the worker of their key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -20,13 +24,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
+from sase.runtime.executors import from_package
 from sase.runtime.io.catalyst import KINDS, Kind, computed, simplified, times_between
 from sase.runtime.io.footers import row_groups
 from sase.runtime.io.plans import execution, nodes
 from sase.runtime.io.readers import Reader, complete, is_as_written
+from sase.runtime.kernels.murmur import bucket_labels
+from sase.runtime.operator.cells import Dealing
 from sase.runtime.operator.expressions import Tree, references
-from sase.runtime.operator.reading import SPAN, Counted, File, Reading, RowGroup, packed
-from sase.runtime.spans import spans
+from sase.runtime.operator.reading import CELL, SPAN, Counted, File, Reading, RowGroup, packed
+from sase.runtime.shuffle import buckets
+from sase.runtime.spans import shares, spans
 
 MOST_FILES = 256
 """Each is asked for its footer before the run."""
@@ -38,6 +46,7 @@ _PARQUET = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat
 def in_workers(
     events: DataFrame,
     relevant: Callable[[DataFrame], DataFrame],
+    keys: Sequence[str],
     *,
     back: int,
     ahead: int,
@@ -45,9 +54,12 @@ def in_workers(
     borrowed: str,
     sliced: Callable[[DataFrame], DataFrame],
     slice: str | None,
+    partitions: int | None,
+    bootstrap: Callable[[], None] | None,
 ) -> DataFrame | None:
-    """A row for each span of time, with what a worker has to know of it in one column, and NULL in those of `sliced`
-    relevant events. None where workers cannot read these, or it would not pay.
+    """Rows that stand for `sliced` relevant events, in whose columns they have NULL. In one column more, they have for
+    each span of time what a worker has to know of it, or cells of events that workers have read. None where workers
+    cannot read these, or it would not pay.
 
     The other arguments are those of `in_place`.
     """
@@ -57,7 +69,7 @@ def in_workers(
         return None
     some = relevant(read)
     schema = sliced(some).schema
-    if not {SPAN, _LENT}.isdisjoint(field.name.lower() for field in schema):
+    if not {SPAN, CELL, _LENT}.isdisjoint(field.name.lower() for field in schema):
         return None
     names = [quoted(field.name) for field in schema if field.name != slice]
     sound, made = computed(read), computed(some.selectExpr(*names, f"{borrowed} AS {_LENT}"))
@@ -75,7 +87,11 @@ def in_workers(
     groups = files.groups(at, read.schema[source.time].dataType)
     if not groups or any(max(-group.first, group.last) > FURTHEST for group in groups):
         return None
-    found = spans(groups, back, ahead, read.sparkSession.sparkContext.defaultParallelism)
+    cores = read.sparkSession.sparkContext.defaultParallelism
+    found = spans(groups, back, ahead, cores)
+    by_key = found is None
+    if found is None:
+        found = shares(groups, cores) if slice is None and may_go_in_cells(some, keys) else None
     if found is None:
         return None
     first, last = min(group.first for group in groups), max(group.last for group in groups)
@@ -104,18 +120,66 @@ def in_workers(
         counts=counts,
     )
     rows = _rows(read.sparkSession, schema, [packed(reading, span, number) for number, span in enumerate(found)])
-    if tally is None or counts is None:
-        return rows
-    read_of_all = sum(group.events for group in groups)
-    return rows.where(tally.counted_elsewhere(read_of_all, lambda: _added(counts.value)))
+    if tally is not None and counts is not None:
+        read_of_all = sum(group.events for group in groups)
+        rows = rows.where(tally.counted_elsewhere(read_of_all, lambda: _added(counts.value)))
+    if by_key:
+        return _in_cells(rows, schema, keys, partitions or len(found), bootstrap)
+    return rows
 
 
 def _rows(spark: SparkSession, schema: StructType, cells: Sequence[bytes]) -> DataFrame:
     """One for each cell, in a partition of its own. In SQL, as a column takes several calls to Java to make."""
-    nothing = [f"CAST(NULL AS {field.dataType.simpleString()}) AS {quoted(field.name)}" for field in schema]
     each = ", ".join(f"X'{cell.hex()}'" for cell in cells)
     rows = spark.range(0, len(cells), 1, len(cells))
-    return rows.selectExpr(*nothing, f"get(array({each}), CAST(id AS int)) AS {SPAN}")
+    return rows.selectExpr(*_nothing_of(schema), f"get(array({each}), CAST(id AS int)) AS {SPAN}")
+
+
+def _nothing_of(schema: StructType) -> list[str]:
+    return [f"CAST(NULL AS {field.dataType.simpleString()}) AS {quoted(field.name)}" for field in schema]
+
+
+# ---- by key -------------------------------------------------------------------------------------
+
+
+_HASHED = {"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp", "timestamp_ntz", "string"}
+"""Types of keys whose hash a worker knows."""
+
+
+def may_go_in_cells(events: DataFrame, keys: Sequence[str]) -> bool:
+    """Whether a worker can say where they go, and none of them is where it has to be already."""
+    kinds = [events.schema[key].dataType.simpleString() for key in keys]
+    return bool(keys) and _HASHED.issuperset(kinds) and buckets(events) is None
+
+
+def _in_cells(
+    rows: DataFrame, schema: StructType, keys: Sequence[str], partitions: int, bootstrap: Callable[[], None] | None
+) -> DataFrame:
+    """Of rows that say what to read, those that have the events, in the partition of their key."""
+    names = rows.columns
+    dealing = Dealing(tuple(keys), tuple(bucket_labels(partitions)), os.environ.get("SASE_JIT") != "0")
+    numbered = rows.toDF(*map(str, range(len(names))))  # mapInArrow does not take every name
+    dealt = numbered.mapInArrow(_worker(pickle.dumps((names, dealing)), bootstrap), "place int, cell binary")
+    placed = dealt.repartition(partitions, "place")
+    return placed.selectExpr(*_nothing_of(schema), f"cell AS {CELL}")
+
+
+def _worker(
+    task: bytes, bootstrap: Callable[[], None] | None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    load = from_package("sase.runtime.operator.reading", "read_and_dealt", bootstrap)
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pickle
+
+        dealt = load()
+        names, dealing = pickle.loads(task)
+        yield from dealt(dealing, (batch.rename_columns(names) for batch in batches))
+
+    return read
+
+
+# ---- what is known of the files ---------------------------------------------------------------------
 
 
 def _asked(trees: Iterable[Tree], kinds: Mapping[str, Kind]) -> set[str]:

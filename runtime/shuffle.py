@@ -19,14 +19,14 @@ def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFr
 
     For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own.
     """
-    buckets = _buckets(rows) if partitions is None else None
-    if buckets:
-        return rows.repartition(buckets, *keys)  # left out if they are buckets of these keys, and right if they are not
+    found = buckets(rows) if partitions is None else None
+    if found:
+        return rows.repartition(found, *keys)  # left out if they are buckets of these keys, and right if they are not
     count = () if partitions is None else (partitions,)
     return rows.repartition(*count, *keys, *2 * keys[:1])
 
 
-def _buckets(rows: DataFrame) -> int | None:
+def buckets(rows: DataFrame) -> int | None:
     """How many buckets there are, if rows are read from one table that has them, and Spark keeps to them."""
     if is_remote() or any(rows.sparkSession.conf.get(name, None) != value for name, value in KEEP_BUCKETS.items()):
         return None

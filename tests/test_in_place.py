@@ -27,7 +27,7 @@ from together import rows_of
 
 import sase
 from sase.runtime import in_place, spans
-from sase.runtime.operator.reading import SPAN
+from sase.runtime.operator.reading import CELL, SPAN
 
 CATALOG = sase.Catalog(
     types={name: {"ts": "bigint", "id": "bigint", "n": "bigint"} for name in "ABC"},
@@ -102,7 +102,13 @@ SCANS = ("spark", "worker")
 def is_left_in_place(found: DataFrame, scan: str) -> bool:
     """What Spark reads comes from two places, and what workers read is hidden in spans."""
     plan = found._jdf.queryExecution().toString()
-    return (SPAN in plan, "Union" in plan) == (scan == "worker", scan == "spark")
+    return (SPAN in plan, "Union" in plan, CELL in plan) == (scan == "worker", scan == "spark", False)
+
+
+def goes_in_cells(found: DataFrame) -> bool:
+    """What workers read is in cells, then, which are shuffled."""
+    plan = found._jdf.queryExecution().toString()
+    return SPAN in plan and CELL in plan and "repartition" in plan.lower()
 
 
 def judged(spark: SparkSession, events: DataFrame, stream: list[dict[str, Any]], queries: list[str]) -> None:
@@ -130,6 +136,29 @@ def test_several_files_of_which_two_have_the_same_times(spark: SparkSession, tmp
     events, both = stream(3), stream(4)[26:46]
     files = [events[66:], events[:40], both, events[40:66]]
     judged(spark, written(spark, tmp_path, *files), [*events, *both], QUERIES[::3])
+
+
+ANYWHERE: list[tuple[str, dict[str, Any]]] = [
+    *((query, {}) for query in QUERIES),
+    (QUERIES[1], {"partitions": 5}),
+    ("EVENT SEQ(A x, !(C w), B y) WHERE [id, n] WITHIN 60", {}),
+    (QUERIES[3], {"standalone": True}),
+]
+
+
+def test_files_in_no_order(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers read them, and bring together what is of one key."""
+    monkeypatch.setattr(spans, "AGAIN", -1.0)  # however few events would be read twice
+    events = stream(4, mixed=1.0)
+    frame = written(spark, tmp_path, events[:70], events[70:])
+    answers = {
+        f"{at}": sase.compile(query, CATALOG, **options).run(frame) for at, (query, options) in enumerate(ANYWHERE)
+    }
+    assert all(map(goes_in_cells, answers.values()))
+    found = {name: Counter(map(canonical, rows)) for name, rows in rows_of(answers).items()}
+    expected = {f"{at}": evaluate(query, CATALOG, events) for at, (query, _) in enumerate(ANYWHERE)}
+    assert found == {name: Counter(map(canonical, rows)) for name, rows in expected.items()}
+    assert all(expected.values()), "a query without a match tests nothing"
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
@@ -194,6 +223,7 @@ def test_events_go_by_key_where_they_must(
         events, options = events.selectExpr("type", "n AS ts", "id", "ts AS n"), {"scan": "spark"}
     found = sase.compile(query, CATALOG, **options).run(events)
     assert not any(is_left_in_place(found, scan) for scan in SCANS)
+    assert goes_in_cells(found) == (why == "far")
 
 
 def test_files_that_are_cut_anew_are_noticed(spark: SparkSession, tmp_path: Path) -> None:

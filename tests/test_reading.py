@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from test_in_place import CATALOG, QUERIES, is_left_in_place, stream, written
+from test_in_place import CATALOG, QUERIES, goes_in_cells, is_left_in_place, stream, written
 
 import sase
 from sase.runtime import in_place, spans
@@ -233,11 +233,24 @@ def test_a_file_that_is_named_twice_is_read_twice(spark: SparkSession, tmp_path:
     assert answer.count() == expected.count() == 4 * found(spark.read.parquet(str(tmp_path))).count() > 0
 
 
-def test_events_are_counted_by_those_who_read_them(spark: SparkSession, tmp_path: Path, small: None) -> None:
+@pytest.fixture(params=["in order", "in no order"])
+def brought(
+    request: pytest.FixtureRequest, small: None, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[DataFrame], bool]:
+    """Both ways in which what workers read comes together: says whether a query takes it."""
+    if request.param == "in no order":
+        monkeypatch.setattr(spans, "AGAIN", -1.0)  # as if more than that would be read twice
+        return goes_in_cells
+    return lambda answer: is_left_in_place(answer, "worker")
+
+
+def test_events_are_counted_by_those_who_read_them(
+    spark: SparkSession, tmp_path: Path, small: None, brought: Callable[[DataFrame], bool]
+) -> None:
     """Each once, though some are read twice, and all are read again by a second action."""
     events = stream(7)
     answer, tally = sase.compile(QUERIES[0], CATALOG).watched({None: written(spark, tmp_path, events)})
-    assert is_left_in_place(answer, "worker")
+    assert brought(answer)
     assert answer.count() == answer.count()
     counts = tally.counts()
     assert (counts.relevant, counts.rejected, counts.unseen) == (sum(event["type"] in "AB" for event in events), "", ())
@@ -345,7 +358,9 @@ KEYS: dict[str, tuple[str, pa.DataType, Callable[[int], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_keys_that_are_no_integers(spark: SparkSession, tmp_path: Path, small: None, kind: str) -> None:
+def test_keys_that_are_no_integers(
+    spark: SparkSession, tmp_path: Path, small: None, brought: Callable[[DataFrame], bool], kind: str
+) -> None:
     declared, arrow, key = KEYS[kind]
     catalog = sase.Catalog(types={name: {"ts": "bigint", "id": declared, "n": "bigint"} for name in "ABC"})
     rows = [{**event, "id": event["id"] and key(event["id"])} for event in stream(9)]
@@ -354,13 +369,13 @@ def test_keys_that_are_no_integers(spark: SparkSession, tmp_path: Path, small: N
     events = spark.read.parquet(str(tmp_path))
     query = f"{QUERIES[0]} RETURN x.id, x.ts AS first, y.ts AS last"
     answer = found(events, query, catalog=catalog)
-    assert is_left_in_place(answer, "worker")
+    assert brought(answer)
     expected = found(events, query, catalog=catalog, parallel="key")
     assert sorted(map(str, answer.collect())) == sorted(map(str, expected.collect()))
     assert expected.count() > 5
 
 
-@pytest.mark.parametrize("name", ["_sase_span", "_sase_lent", "_SASE_SPAN"])
+@pytest.mark.parametrize("name", ["_sase_span", "_sase_lent", "_SASE_SPAN", "_sase_cell"])
 def test_columns_of_the_names_that_reading_has(spark: SparkSession, tmp_path: Path, small: None, name: str) -> None:
     catalog = sase.Catalog(types={type: {"ts": "bigint", "id": "bigint", name: "string"} for type in "AB"})
     rows = [{**event, name: str(event["n"])} for event in stream(10)]

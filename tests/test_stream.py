@@ -29,7 +29,7 @@ import sase
 from sase.cli import main
 from sase.runtime.io import delta
 from sase.runtime.io.output import refuse_misfits
-from sase.runtime.stream.spread import bucket_labels
+from sase.runtime.kernels.murmur import bucket_labels
 from sase.runtime.stream.ssc import kept_at, prepare
 from sase.runtime.stream.status import StatusLine
 from sase.runtime.stream.types import Types

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,18 @@ def murmur3(columns: Sequence[pa.Array], jit: bool = True) -> NDArray[np.int32]:
         known = column.is_valid().to_numpy(zero_copy_only=False)
         hashes = np.where(known, found, hashes) if column.null_count else found
     return hashes.view(np.int32)
+
+
+def bucket_labels(buckets: int) -> list[int]:
+    """Numbers of buckets that Spark's hash spreads evenly over as many partitions as there are buckets, or a part."""
+    labels: dict[int, int] = {}
+    for first in count(step=64 * buckets):
+        numbers = range(first, first + 64 * buckets)
+        for label, code in zip(numbers, murmur3([pa.array(numbers, pa.int32())]).tolist(), strict=True):
+            labels.setdefault(code % buckets, label)
+        if len(labels) == buckets:
+            return [labels[place] for place in range(buckets)]
+    raise AssertionError("the numbers do not end")
 
 
 def _turned(words: Words, by: int) -> Words:

@@ -17,7 +17,7 @@ from sase.runtime.kernels.sequences import Events, Ints
 from sase.runtime.operator.arrivals import told
 from sase.runtime.operator.matcher import Matcher, Task, with_used
 from sase.runtime.operator.memory import keep_memory
-from sase.runtime.operator.reading import with_spans
+from sase.runtime.operator.reading import present
 from sase.runtime.operator.sorting import in_order
 from sase.runtime.pattern import Combination, Furthest, Totals, match_column, variable_column
 
@@ -35,7 +35,7 @@ def run(
     rows = size = 0
     if task.names:
         batches = (batch.rename_columns(task.names) for batch in batches)
-    batches = with_spans(task, partition.columns, batches)
+    batches = present(task, partition.columns, batches)
     if task.arriving is not None:
         batches = told(task, task.arriving, batches)
     if task.code is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 from sase.runtime.errors import SaseRunError
 from sase.runtime.kernels.hashing import hashes
 from sase.runtime.kernels.sequences import Ints
+from sase.runtime.operator.cells import Dealing, dealt, opened
 from sase.runtime.operator.expressions import Expressions, Tree, Value, ticks
 from sase.runtime.operator.matcher import Task
 
-SPAN = "_sase_span"
-"""The column in which a row says what to read. No event has it: what a query reads under this name is no such thing."""
+SPAN, CELL = "_sase_span", "_sase_cell"
+"""The columns in which a row says what to read, or has events that somebody has read. No event has them: what a query
+reads under these names is no such thing."""
 BATCH = 1 << 18
 
 
@@ -97,23 +99,47 @@ def packed(reading: Reading, span: Span, number: int) -> bytes:
     return pickle.dumps((reading, span, number))
 
 
-def with_spans(task: Task, wanted: Iterable[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The events, those of spans read here."""
+def present(task: Task, wanted: Iterable[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The events themselves: those of spans are read here, and those in cells unpacked."""
     used = set(wanted)
     for batch in batches:
-        if SPAN not in batch.schema.names or SPAN in used:
+        stands = next((name for name in (SPAN, CELL) if name in batch.schema.names and name not in used), None)
+        if stands is None:
             yield batch
             continue
-        if task.code is None or batch.column(SPAN).null_count:
-            raise AssertionError("events that a worker reads are sorted there, and come with no others")
-        for cell in batch.column(SPAN).to_pylist():
-            yield from _Reader(task, batch.schema, *pickle.loads(cell)).events()
+        if task.code is None or batch.column(stands).null_count:
+            raise AssertionError("events that a worker reads are sorted by one, and come with no others")
+        fields = [field for field in batch.schema if field.name != stands]
+        for cell in batch.column(stands):
+            for events in _read(cell, fields) if stands == SPAN else opened(cell.as_buffer()).to_batches():
+                yield _coded(task, events, fields)
+
+
+def read_and_dealt(dealing: Dealing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Events of spans, in cells."""
+    for batch in batches:
+        fields = [field for field in batch.schema if field.name != SPAN]
+        for cell in batch.column(SPAN):
+            yield from dealt(dealing, _read(cell, fields))
+
+
+def _read(cell: pa.Scalar, fields: Sequence[pa.Field]) -> Iterator[pa.RecordBatch]:
+    return _Reader(fields, *pickle.loads(cell.as_buffer())).events()
+
+
+def _coded(task: Task, events: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:
+    """All of the columns, with the code of the key, which is made last."""
+    known = dict(zip(events.schema.names, events.columns, strict=True))
+    if task.code is not None and task.code not in known:
+        known[task.code] = pa.array(hashes([known[name] for name in task.by], task.jit))
+    return pa.RecordBatch.from_arrays([known[field.name] for field in fields], schema=pa.schema(fields))
 
 
 class _Reader:
-    def __init__(self, task: Task, schema: pa.Schema, reading: Reading, span: Span, number: int) -> None:
-        self.task, self.reading, self.span, self.number = task, reading, span, number
-        self.fields = [field for field in schema if field.name != SPAN]
+    def __init__(self, fields: Sequence[pa.Field], reading: Reading, span: Span, number: int) -> None:
+        self.reading, self.span, self.number = reading, span, number
+        made = {*reading.columns, reading.slice}
+        self.fields = [field for field in fields if field.name in made]
         self.expressions = Expressions()
         self.counted, self.types = 0, set[str]()
 
@@ -193,16 +219,13 @@ class _Reader:
         return batch.column(tree[1]) if tree[0] == "column" else rows.value(tree)
 
     def batch(self, columns: Mapping[str, Value], count: int) -> pa.RecordBatch:
-        known: dict[str, pa.Array] = {}
-        for field in self.fields:
-            if field.name == self.reading.slice:
-                known[field.name] = pa.array(np.full(count, self.number, np.int64))
-            elif field.name in columns:
-                known[field.name] = whole(columns[field.name], field.type, count)
-        for field in self.fields:
-            if field.name == self.task.code and field.name not in known:
-                known[field.name] = pa.array(hashes([known[name] for name in self.task.by], self.task.jit))
-        return pa.RecordBatch.from_arrays([known[field.name] for field in self.fields], schema=pa.schema(self.fields))
+        arrays = [
+            pa.array(np.full(count, self.number, np.int64))
+            if field.name == self.reading.slice
+            else whole(columns[field.name], field.type, count)
+            for field in self.fields
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(self.fields))
 
 
 def _times(column: pa.Array) -> Ints:

@@ -5,7 +5,7 @@ The functions for `mapInArrow` are pickled by value, without an object of this p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 
 import pyarrow as pa
@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from sase.runtime.executors import from_package
+from sase.runtime.operator.cells import CELL_BYTES
 from sase.runtime.ssc import Worker
 from sase.runtime.stream.watch import Columns
-from sase.runtime.stream.worker import CELL_BYTES, WIDE
 
 PACKED = "bucket int, kind string, size long, rows binary"
 """What comes out of a bucket: `size` rows of matches or of rejected events; or, of kind `state`, how many events it
@@ -31,6 +32,7 @@ def packer(
     columns: Columns,
     match: tuple[str, tuple[str, ...]] | None,
     told: Sequence[int] = (),
+    bootstrap: Callable[[], None] | None = None,
 ) -> Worker:
     """A function for `mapInArrow`: many rows in, a few cells per bucket out. The last column is the bucket.
 
@@ -38,7 +40,8 @@ def packer(
     time of all that comes from here.
     """
     names, reason, record, most = list(names), columns.reason, columns.record, CELL_BYTES
-    time, told, wide = columns.time, list(told), {WIDE: b"64 bits"}
+    time, told = columns.time, list(told)
+    load = from_package("sase.runtime.operator.cells", "narrowed", bootstrap)
 
     def pack(batches: Iterator[pa.RecordBatch], latest: list[int] | None = None) -> Iterator[pa.RecordBatch]:
         import numpy as np
@@ -56,19 +59,6 @@ def packer(
             table = table.select(names).combine_chunks()
             arrays = [column.chunk(0) for column in table.columns]
             return pa.StructArray.from_arrays(arrays, names=names)
-
-        def narrowed(table: pa.Table) -> pa.Table:
-            for at, field in enumerate(table.schema):
-                if field.type != pa.int64() or table.column(at).null_count == table.num_rows:
-                    continue
-                low, high = pc.min_max(table.column(at)).as_py().values()
-                for kind in (pa.int8(), pa.int32()):
-                    if max(~low, high) >> (kind.bit_width - 1) == 0:
-                        table = table.set_column(
-                            at, field.with_type(kind).with_metadata(wide), table.column(at).cast(kind)
-                        )
-                        break
-            return table
 
         def packed(bucket: int, kind: str, table: pa.Table) -> pa.RecordBatch:
             step = max(1, most * table.num_rows // max(1, table.nbytes))
@@ -104,7 +94,7 @@ def packer(
             bucket = bucket[good]
             short = bucket.astype(np.uint16) if bucket.max() < 1 << 16 else bucket  # 16 bits are sorted by counting
             order = np.argsort(short, kind="stable")
-            table = narrowed(table.drop_columns([reason, record])).take(pa.array(order))
+            table = load()(table.drop_columns([reason, record])).take(pa.array(order))
             ends = np.flatnonzero(np.diff(bucket[order], append=-1)) + 1
             begin = 0
             for end in ends.tolist():

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DoubleType, FloatType, StructField, StructType
 
 from sase.runtime.events import quoted
+from sase.runtime.kernels.murmur import bucket_labels
+from sase.runtime.operator.cells import CELL_BYTES
 from sase.runtime.ssc import Worker
 from sase.runtime.stream.cells import PACKED
 from sase.runtime.stream.group_bucket import GroupTask
-from sase.runtime.stream.spread import bucket_labels
 from sase.runtime.stream.ssc import Stream, kept_in_state
 from sase.runtime.stream.watch import Options
-from sase.runtime.stream.worker import CELL_BYTES
 
 PASSED = "_sase_passed"
 """The column of what is passed on: a row of PACKED, and NULL beside a match."""

@@ -24,11 +24,11 @@ from sase.runtime.executors import from_package
 from sase.runtime.io.catalyst import KINDS, computed
 from sase.runtime.io.plans import execution, nodes
 from sase.runtime.io.readers import Reader
+from sase.runtime.kernels.murmur import bucket_labels
 from sase.runtime.operator.expressions import references
 from sase.runtime.stream.bucket import StreamTask
 from sase.runtime.stream.cells import PACKED, packer
 from sase.runtime.stream.file_worker import FileReading, local
-from sase.runtime.stream.spread import bucket_labels
 from sase.runtime.stream.types import observed
 from sase.runtime.stream.watch import Columns, Watched, moment_of, plain, telling
 
@@ -94,7 +94,7 @@ def read_by_workers(
         modern=reader.is_modern,
         jit=task.jit,
     )
-    pack = packer(events.columns, task.shown, columns, None, labels)
+    pack = packer(events.columns, task.shown, columns, None, labels, bootstrap)
     incoming = spark.readStream.format("binaryFile").schema(_FILES).options(**given).load(place)
     packed = incoming.select("path").mapInArrow(_worker(pickle.dumps(reading), pack, bootstrap), PACKED)
     clock = F.when(F.col("kind") == "clock", moment_of(F.col("size"), source))

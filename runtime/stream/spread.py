@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sase.runtime.events import quoted
-from sase.runtime.kernels.murmur import murmur3
+from sase.runtime.kernels.murmur import bucket_labels
 from sase.runtime.stream.horizon import COPY, TIMELY
 from sase.runtime.stream.watch import Columns
 
@@ -31,15 +29,3 @@ def in_buckets(events: DataFrame, by: Sequence[str], columns: Columns, buckets: 
         )
     names = events.columns
     return placed.select(*(F.col(quoted(name)) for name in names), bucket).toDF(*map(str, range(len(names) + 1)))
-
-
-def bucket_labels(buckets: int) -> list[int]:
-    """Numbers of buckets that Spark's hash spreads evenly over as many partitions as there are buckets, or a part."""
-    labels: dict[int, int] = {}
-    for first in count(step=64 * buckets):
-        numbers = range(first, first + 64 * buckets)
-        for label, code in zip(numbers, murmur3([pa.array(numbers, pa.int32())]).tolist(), strict=True):
-            labels.setdefault(code % buckets, label)
-        if len(labels) == buckets:
-            return [labels[place] for place in range(buckets)]
-    raise AssertionError("the numbers do not end")

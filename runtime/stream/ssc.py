@@ -18,6 +18,7 @@ from sase.runtime.arrivals import number_type
 from sase.runtime.errors import SaseRunError
 from sase.runtime.executors import from_package
 from sase.runtime.io.batches import bound_batches
+from sase.runtime.kernels.murmur import bucket_labels
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.results import Deciding
 from sase.runtime.pattern import Combination, Outside, Pattern, Totals
@@ -29,7 +30,7 @@ from sase.runtime.stream.horizon import horizon
 from sase.runtime.stream.reading import read_by_workers
 from sase.runtime.stream.rejected import counted, rejected_schema
 from sase.runtime.stream.row_bucket import GateTask, RowStreamTask
-from sase.runtime.stream.spread import bucket_labels, in_buckets
+from sase.runtime.stream.spread import in_buckets
 from sase.runtime.stream.watch import Columns, Options, watched_of
 from sase.runtime.stream.worker import BucketTask
 
@@ -141,7 +142,7 @@ def scan_and_construct(
         read = read_by_workers(watched, relevant, task, columns, buckets, bootstrap)
     if read is None:
         told = () if watched is None else bucket_labels(buckets)
-        read = packed_events(events, task.by, columns, buckets, task.shown, task.everywhere, told)
+        read = packed_events(events, task.by, columns, buckets, task.shown, bootstrap, task.everywhere, told)
     delay = None if watched is None else watched.delay
     packed = kept_in_state(read, task, f"{state} in {buckets} buckets", time_kind, bootstrap, delay)
 
@@ -173,7 +174,7 @@ def in_state(
     shown: tuple[str, ...],
 ) -> DataFrame:
     """PACKED rows of what the buckets find, and of what could not take part."""
-    packed = packed_events(events, task.by, columns, buckets, shown)
+    packed = packed_events(events, task.by, columns, buckets, shown, bootstrap)
     return kept_in_state(packed, task, f"{state} in {buckets} buckets", time_kind, bootstrap)
 
 
@@ -183,6 +184,7 @@ def packed_events(
     columns: Columns,
     buckets: int,
     shown: tuple[str, ...],
+    bootstrap: Callable[[], None] | None,
     everywhere: int = 0,
     told: Sequence[int] = (),
 ) -> DataFrame:
@@ -190,7 +192,7 @@ def packed_events(
     # An event's type is short, and records are there only of events that could not be read.
     bound_batches(events, set(events.columns) - {*shown[:1], columns.reason, columns.record})
     return in_buckets(events, by, columns, buckets, everywhere).mapInArrow(
-        packer(events.columns, shown, columns, None, told), PACKED
+        packer(events.columns, shown, columns, None, told, bootstrap), PACKED
     )
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
+from sase.runtime.operator.cells import CELL_BYTES, opened
 from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, Step, StreamTask, called_at, named_at
 from sase.runtime.stream.group_bucket import GroupBucket, GroupTask
@@ -21,11 +22,6 @@ EPOCH = 1 << 52
 """Spark's watermark is a time in milliseconds that never falls below 0. A tick of an integer time is a millisecond, and
 tick 0 is this one, so that negative ones are possible."""
 
-CELL_BYTES = 128 << 10
-"""About how much a cell holds. Spark puts 1,000 of them into an Arrow batch, which must not come near 2 GB."""
-
-WIDE = b"wide"
-"""Marks a column of 64-bit integers that is on its way in fewer bits: Spark copies each byte half a dozen times."""
 _NAME = b"sase"
 
 BucketTask = StreamTask | RowStreamTask | GateTask | GroupTask
@@ -154,14 +150,6 @@ def cell(table: pa.Table, name: str | None = None) -> bytes:
         writer.write_table(table)
     value: bytes = sink.getvalue().to_pybytes()
     return value
-
-
-def opened(value: bytes) -> pa.Table:
-    table = pa.ipc.open_stream(value).read_all()
-    for at, field in enumerate(table.schema):
-        if WIDE in (field.metadata or {}):
-            table = table.set_column(at, field.with_type(pa.int64()).remove_metadata(), table[at].cast(pa.int64()))
-    return table
 
 
 def _rows(bucket: int, kind: str, table: pa.Table) -> pd.DataFrame:

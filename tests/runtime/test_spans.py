@@ -13,9 +13,9 @@ import pytest
 
 from sase.runtime import spans as spans_module
 from sase.runtime.operator.matcher import Task
-from sase.runtime.operator.reading import SPAN, File, Reading, RowGroup, Span, packed, with_spans
+from sase.runtime.operator.reading import SPAN, File, Reading, RowGroup, Span, packed, present
 from sase.runtime.pattern import Pattern
-from sase.runtime.spans import spans
+from sase.runtime.spans import shares, spans
 from sase.runtime.zones import FOREVER
 
 
@@ -75,6 +75,20 @@ def test_files_in_no_order_are_not_read_by_workers() -> None:
     assert spans(anywhere, back=10, ahead=0, cores=1) == [whole]
 
 
+def test_row_groups_are_shared_out_by_their_events(small: None) -> None:
+    there = [RowGroup(number % 3, number, -number, 5, 1 + number % 4) for number in range(16)]
+    found = shares(there, cores=2)
+    assert found is not None
+    assert [sum(group.events for group in share.groups) for share in found] == [10, 10, 10, 10]
+    assert [group for share in found for group in share.groups] == there
+    assert {(share.start, share.end, share.since, share.until) for share in found} == {2 * (-FOREVER, FOREVER)}
+
+
+def test_fewer_row_groups_than_cores_are_left_to_spark() -> None:
+    assert shares([RowGroup(0, 0, 0, 9, 10)], cores=2) is None
+    assert shares([], cores=1) is None
+
+
 @pytest.mark.parametrize("ahead", [0, 4])
 def test_each_event_is_the_last_one_in_one_span_and_lent_to_those_in_reach(
     tmp_path: Path, small: None, ahead: int
@@ -110,7 +124,7 @@ def test_each_event_is_the_last_one_in_one_span_and_lent_to_those_in_reach(
     owned, borrowed = Counter[int](), Counter[int]()
     for number, span in enumerate(found):
         cell = pa.RecordBatch.from_pylist([{SPAN: packed(reading, span, number)}], schema)
-        rows = [row for batch in with_spans(task, ["ts", "states"], iter([cell])) for row in batch.to_pylist()]
+        rows = [row for batch in present(task, ["ts", "states"], iter([cell])) for row in batch.to_pylist()]
         owned.update(row["ts"] for row in rows if row["states"] == own)
         borrowed.update(row["ts"] for row in rows if row["states"] == lent)
         assert {row["ts"] for row in rows} == {
