@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 from sase.compiler.composition import Composition
 from sase.compiler.core.arrivals import on_whole_matches
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, did_you_mean
 from sase.compiler.languages.front_end import Parsed
 from sase.compiler.plan import rules

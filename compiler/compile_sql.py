@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
 
 from sase.compiler.compile import Compiled, Options, compile_bound
 from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import OptionError, SaseError
 from sase.compiler.emit.explain_sql import explain_sql
 from sase.compiler.languages.sql.aliases import Tables

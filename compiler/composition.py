@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.languages.front_end import Parsed, Result
 from sase.compiler.languages.several import read_all

@@ -11,7 +11,7 @@ binding. A chain, SEQ of single events, is the special case `BoundQuery.is_seque
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from textwrap import dedent
@@ -21,6 +21,7 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.catalog import AS_USUAL, Csv
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Span
 
 Place = tuple[str, str]

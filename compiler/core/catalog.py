@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import CatalogError, did_you_mean
 
 Schema = Mapping[str, Mapping[str, str]]

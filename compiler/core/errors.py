@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from sase.compiler.core.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations, product
+
+from sase.compiler.core.dataclass import dataclass
 
 Difference = tuple[str, str, int]
 """`later - earlier < ticks`, of two variables."""

@@ -8,12 +8,13 @@ times holds in the branches, or groups, that come from it, and what else they sa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations, pairwise, product
 from math import comb
 from typing import TypeVar
 
 from sase.compiler.core.bound import Apart, Before, Branch, Derived, Earliest, Fold, Group, Instant, Latest, Window
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, Span
 from sase.compiler.core.orders import Order, order_of, shortest
 

@@ -6,11 +6,11 @@ such a node are those of that one row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Span
 
 # ---- the pattern --------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ Both escape whatever could end them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from sase.compiler.core.dataclass import dataclass
 
 LINE = 120
 

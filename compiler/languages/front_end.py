@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Span
 
 

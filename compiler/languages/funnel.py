@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, Span
 from sase.compiler.core.spans import at, span_of
 from sase.compiler.languages.front_end import Parsed

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from importlib import import_module
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import OptionError, did_you_mean
 from sase.compiler.languages.front_end import Parsed
 

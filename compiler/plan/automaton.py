@@ -8,10 +8,11 @@ among them `ACCEPT`, the end of the match. What is less preferred than the end i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from itertools import permutations
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, Span
 from sase.compiler.core.rows import Anchor, Concat, Either, Empty, Exclude, Node, Permute, Repeat, Symbol
 

@@ -8,11 +8,11 @@ the outer ones it belongs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.plan.columns import operand_sql
 from sase.compiler.plan.logical import GroupPlan
 

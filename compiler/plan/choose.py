@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, product
 
 from sase.compiler.core import durations
 from sase.compiler.core.bound import BoundQuery, TimeKind
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import OptionError
 from sase.compiler.core.windows import LONGEST, longest
 from sase.compiler.plan import rules

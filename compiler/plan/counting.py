@@ -7,13 +7,13 @@ matrices. Where conditions compare events, matches are built, and Spark groups t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.aggregates import Aggregate
 from sase.compiler.core.bound import BoundQuery
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, SaseError
 from sase.compiler.core.scalars import Family
 from sase.compiler.plan.logical import Plan

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from sqlglot import exp
 
 from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate, Variable
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.fields import attribute_of
 from sase.compiler.core.scalars import columns
 from sase.compiler.plan.logical import Plan

@@ -7,9 +7,10 @@ returns one that does the same with work moved from one operator to another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sase.compiler.core.bound import BoundQuery, Branch, EquivalenceTest, Group, Predicate
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.plan.reach import Reach
 from sase.compiler.plan.strategy import Strategy
 

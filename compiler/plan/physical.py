@@ -7,13 +7,14 @@ follow `PhysicalPlan.steps`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlglot import exp
 
 from sase.compiler.core.bound import Apart, Arrival, Before, BoundQuery, Instant, Mode, Reported
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.plan.reach import Reach
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ its time a match may be certain."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import product
 
 from sase.compiler.core.bound import Apart, Before, BoundQuery, Branch, Group
+from sase.compiler.core.dataclass import dataclass
 
 Bounds = dict[tuple[str, str], int]
 """For two variables, the most by which the time of the second exceeds that of the first."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import exp, prod
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import OptionError
 
 Roadmap = str | tuple["Roadmap", ...]

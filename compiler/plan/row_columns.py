@@ -8,11 +8,12 @@ to look it up: so one that is known is the one that is meant.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
 from sase.compiler.core.ctes import defined
+from sase.compiler.core.dataclass import dataclass
 
 Origin = str | int | None
 """A column of a source: its name, or its place where that is what counts; None for any other value."""

@@ -12,12 +12,13 @@ condition may make of them is Spark's to compute: then it sorts, and window func
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 from typing import Literal, TypeVar
 
 from sqlglot import exp
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.durations import UNITS, microseconds
 from sase.compiler.core.errors import Diagnostic, OptionError, SaseError, Span
 from sase.compiler.core.rows import Address, At, Classifier, MatchNumber, Over, RowClause, Shown, Skip, Window
@@ -61,7 +62,7 @@ class LookUp:
     """What a match is asked for: see the classes of these names in the runtime."""
 
     kind: Literal["At", "Classifier", "Over", "MatchNumber"]
-    address: Address = Address(None)  # noqa: RUF009
+    address: Address = Address(None)
     column: str | None = None
     function: str | None = None
     distinct: bool = False

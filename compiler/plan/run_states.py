@@ -9,10 +9,11 @@ forbids is passed over into a state from which there are fewer ways on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from typing import Literal
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.plan.automaton import ACCEPT, POSITIONS, Automaton
 
 

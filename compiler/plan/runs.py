@@ -7,7 +7,7 @@ whole loop, with the event that leaves the loop.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 
@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sase.compiler.core import rows, scalars
 from sase.compiler.core.bound import BoundQuery, Loop, Predicate
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.fields import Path, is_field, of_variable
 from sase.compiler.core.missing import left_out

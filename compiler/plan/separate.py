@@ -12,7 +12,6 @@ comparison is not *exact*: it holds wherever the predicate does or fails, and el
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 
@@ -20,6 +19,7 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Predicate
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.scalars import Family, family
 
 

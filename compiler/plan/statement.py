@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sase.compiler.core.ctes import defined
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.scalars import sql
 from sase.compiler.plan.choose import Choices
 from sase.compiler.plan.physical import PhysicalPlan

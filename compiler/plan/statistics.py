@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import BoundQuery, Predicate, Variable
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import CatalogError
 
 FORMAT = 1

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import OptionError, did_you_mean
 
 CONSTRUCTIONS = ("ais", "basic")

@@ -7,7 +7,7 @@ where it is of all events; a group is NOT of a pattern.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count, product
 
 from sqlglot import exp
@@ -27,6 +27,7 @@ from sase.compiler.core.bound import (
     Variable,
     Window,
 )
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Span
 from sase.compiler.core.fields import of_variable
 from sase.compiler.core.missing import atoms, left_out

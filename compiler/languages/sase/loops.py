@@ -7,13 +7,13 @@ for each number of them. Where that has no end, and in runs, a loop stays whole:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import get_args
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import AfterMatch, EventStrategy
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, Span
 from sase.compiler.core.missing import left_out
 from sase.compiler.core.spans import at, span_of

@@ -7,11 +7,11 @@ a node of this language alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sase.compiler.core.aggregates import CountAll
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.durations import Parts
 from sase.compiler.core.errors import Span
 

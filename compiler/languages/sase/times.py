@@ -7,12 +7,12 @@ is that of moments, whatever a clock on the wall says: `y.ts - x.ts` of Spark co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Apart, Before, TimeKind
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, Span, did_you_mean
 from sase.compiler.core.names import Parameter
 from sase.compiler.core.spans import span_of

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
+from sase.compiler.core.dataclass import dataclass
 
 Columns = Sequence[tuple[str, str]]
 """Names and Spark types, in order."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from sqlglot.tokenizer_core import TokenType
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import Node, Shown
 from sase.compiler.languages.sql.pattern import parse_pattern

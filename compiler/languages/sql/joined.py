@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
@@ -11,6 +10,7 @@ from sqlglot import exp
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import BoundQuery
 from sase.compiler.core.ctes import drop_unused, visible
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.languages.sql.aliases import LeftAlone, Tables
 from sase.compiler.languages.sql.self_joins import is_candidate, self_join
 from sase.compiler.languages.sql.statement import unused

@@ -7,7 +7,7 @@ stays as it is, on a view of the matches. What is no pattern is left alone, with
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from sqlglot import exp
@@ -15,6 +15,7 @@ from sqlglot import exp
 from sase.compiler.core import pattern, scalars
 from sase.compiler.core.assemble import assemble
 from sase.compiler.core.bound import Apart, BoundQuery, Output, TimeKind, Variable, Window
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.durations import DAY, spelled
 from sase.compiler.core.errors import CatalogError, SaseError, Span
 from sase.compiler.core.orders import Difference, Order, order_of

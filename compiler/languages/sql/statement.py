@@ -9,14 +9,13 @@ Another step that replaces a part of a statement by something that we compute do
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from sase.compiler.core.ctes import drop_unused, visible
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, SaseError, Span
 from sase.compiler.core.rows import RowClause
 from sase.compiler.languages.sql.binder import bind_clause

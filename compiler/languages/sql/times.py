@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from sqlglot import exp
 
 from sase.compiler.core import scalars
 from sase.compiler.core.bound import Place
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.durations import DAY, SECOND, UNITS
 from sase.compiler.core.windows import ticks_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, permutations
 
 from sqlglot import exp
@@ -26,6 +26,7 @@ from sase.compiler.core.bound import (
     Window,
 )
 from sase.compiler.core.catalog import Catalog
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.equivalence import Owned, equivalence_tests
 from sase.compiler.core.errors import Diagnostic, SaseError, Span, did_you_mean
 from sase.compiler.core.missing import left_out

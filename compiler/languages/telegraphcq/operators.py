@@ -8,11 +8,11 @@ variable of its own there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count, product
 
 from sase.compiler.core import pattern
 from sase.compiler.core.bound import Apart, Before
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Diagnostic, Span
 from sase.compiler.languages.telegraphcq.syntax import Event, Expression, Operator, events
 

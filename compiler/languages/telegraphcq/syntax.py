@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import exp
 
+from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.errors import Span
 from sase.compiler.languages.sase.syntax import Duration, Name, Return
 

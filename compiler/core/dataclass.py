@@ -1,0 +1,61 @@
+"""`dataclass`, where a frozen one is made in a quarter of the time.
+
+The library compiles six methods for each frozen class, which took a fifth of the time of `sase check` and `explain`: a
+compiler has two hundred such classes, and most commands use each of them a few times. Here only `__init__` is compiled,
+and the other methods are the same for all classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["dataclass"]
+
+
+def _frozen(cls: type[Any], repr: bool) -> type[Any]:
+    given = dict(cls.__dict__)
+    made = dataclasses.dataclass(eq=False, repr=False)(cls)
+    fields = dataclasses.fields(made)
+    known = frozenset(field.name for field in fields)
+    values = _values([field.name for field in fields if field.compare])
+
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        if name not in known or name in self.__dict__:  # `__init__` sets each field, once
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        self.__dict__[name] = value
+
+    def __delattr__(self: Any, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __eq__(self: Any, other: object) -> bool:
+        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
+
+    def __hash__(self: Any) -> int:
+        return hash(values(self))
+
+    def __repr__(self: Any) -> str:
+        shown = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields if field.repr)
+        return f"{self.__class__.__qualname__}({shown})"
+
+    methods: list[Any] = [__setattr__, __delattr__, __eq__, __hash__, *([__repr__] if repr else [])]
+    for method in methods:
+        if given.get(method.__name__) is None:  # a class with an `__eq__` of its own has None for `__hash__`
+            setattr(made, method.__name__, method)
+    return made
+
+
+def _values(names: list[str]) -> Callable[[Any], Any]:
+    return attrgetter(*names) if names else lambda _: ()
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+
+    def dataclass(cls=None, /, *, frozen=False, repr=True):
+        if not frozen:
+            return dataclasses.dataclass(cls, repr=repr)
+        return lambda cls: _frozen(cls, repr)
