@@ -25,6 +25,7 @@ from pyspark.sql.types import DataType, StructType
 
 from sase.runtime.events import FURTHEST, quoted, source_of, tally_of, uncounted
 from sase.runtime.executors import from_package
+from sase.runtime.io.batches import bound_batches
 from sase.runtime.io.catalyst import KINDS, Kind, computed, simplified, times_between
 from sase.runtime.io.footers import row_groups
 from sase.runtime.io.plans import execution, nodes
@@ -161,6 +162,7 @@ def _in_cells(
     numbered = rows.toDF(*map(str, range(len(names))))  # mapInArrow does not take every name
     dealt = numbered.mapInArrow(_worker(pickle.dumps((names, dealing)), bootstrap), "place int, cell binary")
     placed = dealt.repartition(partitions, "place")
+    bound_batches(placed, ["cell"])
     return placed.selectExpr(*_nothing_of(schema), f"cell AS {CELL}")
 
 

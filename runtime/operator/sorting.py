@@ -28,11 +28,12 @@ from sase.runtime.kernels.sort import SortKey, sorting
 from sase.runtime.operator.construction import taken
 
 BUDGET = 384 << 20
-"""Bytes of a partition that are sorted in memory: those of its rows, and `_ROW` for each. Adaptive execution makes
-partitions of 64 MB as they are in files, which come to less."""
+"""Bytes that sorting a part of a partition may take. Adaptive execution makes partitions of 64 MB as they are in files,
+which take less."""
 
-_ROW = 36
-"""What sorting takes for a row: its group, its place and its time, and both once more where runs are merged."""
+_ROW = 52
+"""Bytes that sorting takes for a row: its time, its group, its place and moment, and both once more where runs are
+merged."""
 
 _MISSING = 0x2545F4914F6CDD1D
 """The code of a key that is NULL: any number will do."""
@@ -75,7 +76,7 @@ class _Sorter:
             size = 0
             for batch in batches:
                 waiting.append(batch)
-                size += batch.nbytes + _ROW * batch.num_rows
+                size += _weight(batch)
                 self.exact = self.exact and not batch.column(self.code).null_count
                 if size >= self.budget:
                     runs.append(_Run(self, Path(folder) / str(len(runs)), waiting))
@@ -90,8 +91,7 @@ class _Sorter:
         """The rows, sorted. The batches are given up: there would be two of each row else."""
         if not any(batch.num_rows for batch in batches):
             return
-        rows = pa.Table.from_batches(batches).combine_chunks()
-        batches.clear()
+        rows = _combined(batches)
         order = self.order(rows)
         if order is None:
             yield from (
@@ -153,7 +153,21 @@ class _Sorter:
             else:  # nothing but one moment of one key
                 for run in runs:
                     if not run.exhausted and run.end == cut:
-                        run.read(2 * run.rows.nbytes + 1)
+                        run.read(2 * _weight(run.rows) + 1)
+
+
+def _weight(rows: pa.RecordBatch | pa.Table) -> int:
+    """Bytes that it takes to sort rows: all come together first, so for a while there are two of each."""
+    return 2 * int(rows.nbytes) + _ROW * int(rows.num_rows)
+
+
+def _combined(batches: list[pa.RecordBatch]) -> pa.Table:
+    """All of them as one, which are given up a column at a time."""
+    schema = batches[0].schema
+    parts = [[batch.column(at) for batch in batches] for at in range(len(schema))]
+    batches.clear()
+    parts.reverse()
+    return pa.Table.from_arrays([pa.concat_arrays(parts.pop()) for _ in schema], schema=schema)
 
 
 def _asked(key: SortKey) -> tuple[bool, bool]:
@@ -164,7 +178,7 @@ class _Run:
     """Sorted rows on the disk, some of them read ahead."""
 
     def __init__(self, sorter: _Sorter, path: Path, batches: list[pa.RecordBatch]) -> None:
-        size, count = sum(batch.nbytes for batch in batches), sum(batch.num_rows for batch in batches)
+        size, count = sum(map(_weight, batches)), sum(batch.num_rows for batch in batches)
         most = max(1, (sorter.budget >> 8) * count // max(1, size))  # of many runs, little can be read at a time
         schema = batches[0].schema
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
@@ -178,15 +192,15 @@ class _Run:
         self.code = self.time = np.zeros(0, np.int64)
 
     def read(self, size: int) -> None:
-        """Reads until there are so many bytes, or no more."""
+        """Reads until there is so much to sort, or no more."""
         if self.reader is None:
             self.reader = pa.ipc.open_stream(pa.OSFile(str(self.path)))
         read = [self.rows]
-        have = self.rows.nbytes
+        have = _weight(self.rows)
         while not self.exhausted and have < size:
             try:
                 read.append(pa.Table.from_batches([self.reader.read_next_batch()]))
-                have += read[-1].nbytes
+                have += _weight(read[-1])
             except StopIteration:
                 self.exhausted = True
         if len(read) > 1:

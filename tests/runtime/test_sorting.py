@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_kernel import SCHEMA, Row, nested_loop, rows_of, task_for
 
+from sase.runtime.kernels.sequences import Ints
 from sase.runtime.kernels.sort import sorting
 from sase.runtime.operator import sorting as operator
 from sase.runtime.operator.matcher import Task
@@ -136,7 +137,7 @@ def test_the_matches_are_those_of_sorted_rows(budget: int, codes: int, seed: int
 def test_a_partition_ten_times_the_budget_is_sorted_within_it(in_time: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of all events are of one key: no division by key would make that smaller."""
     rows, width = 400_000, 32
-    budget = rows * (width + operator._ROW) // 10
+    budget = rows * (2 * width + operator._ROW) // 10
     monkeypatch.setattr(operator, "BUDGET", budget)
     random = np.random.default_rng(1)
     key = np.where(random.random(rows) < 0.5, 7, random.integers(0, 1000, rows))
@@ -148,13 +149,19 @@ def test_a_partition_ten_times_the_budget_is_sorted_within_it(in_time: bool, mon
             yield pa.RecordBatch.from_arrays([pa.array(each.copy()) for each in columns], ["key", "time", "p", "q"])
 
     task = task_for(PATTERN, by=("key",), order=None, code="key", chunk_rows=1000)
-    seen, before, peak, last = 0, pa.total_allocated_bytes(), 0, (-1, -1)
+    seen, last, before, peaks = 0, (-1, -1), pa.total_allocated_bytes(), list[int]()
+
+    def watched(code: Ints, time: Ints, jit: bool) -> Ints:
+        peaks.append(pa.total_allocated_bytes() - before + operator._ROW * len(code))
+        return sorting(code, time, jit)
+
+    monkeypatch.setattr(operator, "sorting", watched)
     for batch in in_order(batches(), task):
-        peak = max(peak, pa.total_allocated_bytes() - before)
+        peaks.append(pa.total_allocated_bytes() - before)
         pairs = np.stack([batch.column(name).to_numpy() for name in ("key", "time")], axis=1)
         assert last <= tuple(pairs[0])
         assert np.array_equal(pairs, pairs[np.lexsort(pairs.T[::-1])])
         last = tuple(pairs[-1])
         seen += len(pairs)
     assert seen == rows
-    assert peak < 1.5 * budget  # and the partition has 4.4 times as many bytes
+    assert max(peaks) < budget  # and the partition has 2.8 times as many bytes, without what sorting takes
