@@ -38,6 +38,8 @@ class Stream:
     types: int = 20
     skew: float = 0.0
     seed: int = 1
+    mixed: bool = False
+    """Written in no order of time."""
 
     @property
     def domains(self) -> tuple[int, ...]:
@@ -59,12 +61,13 @@ class Stream:
     def batches(self) -> Iterator[pa.RecordBatch]:
         random = np.random.default_rng(self.seed)
         names = pa.array([type_name(number) for number in range(1, self.types + 1)])
+        times = random.permutation(self.events) if self.mixed else np.arange(self.events)
         drawers = [zipf(self.v1, self.skew), *(zipf(domain, 0.0) for domain in self.domains[1:])]
         for begin in range(0, self.events, _BATCH):
             rows = min(_BATCH, self.events - begin)
             types = pa.DictionaryArray.from_arrays(random.integers(0, self.types, rows, np.int32), names)
             attributes = [pa.array(draw(random, rows)) for draw in drawers]
-            columns = [pa.array(np.arange(begin, begin + rows)), types, *attributes]
+            columns = [pa.array(times[begin : begin + rows]), types, *attributes]
             yield pa.RecordBatch.from_arrays(columns, names=list(COLUMNS))
 
 

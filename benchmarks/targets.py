@@ -116,6 +116,10 @@ def _large(scale: Scale) -> Iterator[Measurement]:
         others = tuple(Contender(peer, peer, stream, shape) for peer in ("unsorted", *joins))
         by_key = Contender("by key", "sase", stream, shape, {"parallel": "key"})
         yield Race(f"targets-large-{case}", (*both(stream, shape), by_key, *others), rounds, limit)
+    mixed, shape = Stream(all_relevant, v1=10_000, types=4, mixed=True), Shape(negations=(2,))
+    shuffled = Contender("Spark's shuffle", "sase", mixed, shape, {"parallel": "key"})
+    unsorted = Contender("unsorted", "unsorted", mixed, shape)
+    yield Race("targets-large-mixed", (*both(mixed, shape), shuffled, unsorted), rounds, limit)
     keyed, longer = Stream(all_relevant, v1=100), Stream(all_relevant, v1=10_000, types=5)
     rivals = {4: (keyed, "duckdb_bucketed"), 5: (longer, "spark_join_bucketed")}
     for length, (stream, rival) in rivals.items():
@@ -143,6 +147,8 @@ def _large(scale: Scale) -> Iterator[Measurement]:
     yield Cores("targets-large-cores", alone, scale.rounds(3), limit)
     crowded = Contender("sase", "sase", Stream(most, v1=2, types=4), Shape(window=100, negations=(2,)))
     yield WorkerMemory("targets-memory-crowded", crowded, limit)
+    mixed = replace(crowded, source=replace(crowded.source, mixed=True))
+    yield WorkerMemory("targets-memory-mixed", mixed, limit)
 
 
 LARGE_ROUNDS = 2
