@@ -53,8 +53,9 @@ def runs(events: int) -> Iterator[tuple[Stream, Shape, dict[str, object]]]:
     for stream in (some, many):
         yield stream, Shape(length=6, window=100), {"parallel": "key", "sort": "spark"}
     yield many, Shape(length=3, window=100), {"slice": 100}
-    yield many, Shape(length=6, window=100, equivalence=("attr1", "attr2")), {"equivalence": "composite"}
-    yield many, Shape(length=6, window=100, equivalence=("attr1", "attr2")), {"equivalence": "multi-pais:attr1"}
+    for equivalence in ("composite", "multi-pais:attr1"):
+        shape = Shape(length=6, window=100, equivalence=("attr1", "attr2"))
+        yield many, shape, {"equivalence": equivalence, "parallel": "key"}
     narrow = Stream(events // 4, v1=5, v2=10_000)
     for window in (4_000, 100_000, 400_000):  # edges that lead nowhere
         shape = Shape(length=3, window=window, equivalence=("attr1", "attr2"))

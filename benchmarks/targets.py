@@ -100,7 +100,7 @@ def measurements(scale: Scale) -> tuple[Measurement, ...]:
 
 def _large(scale: Scale) -> Iterator[Measurement]:
     """`Spark's sort` is the same job with sort=spark and parallel=key: what it was before a worker sorted its partition
-    and events stayed where they are read. `by key` is the one without the other, as for files in no order."""
+    and events stayed where they are read. `Spark's shuffle` is the one without the other."""
     limit, rounds = scale.limit(LONG), scale.rounds(LARGE_ROUNDS)
     some, all_relevant, most = scale.events(10_000_000), scale.events(20_000_000), scale.events(50_000_000)
 
@@ -110,16 +110,17 @@ def _large(scale: Scale) -> Iterator[Measurement]:
             Contender("Spark's sort", "sase", stream, shape, {"sort": "spark", "parallel": "key"}),
         )
 
+    def shuffled(stream: Stream, shape: Shape) -> Contender:
+        return Contender("Spark's shuffle", "sase", stream, shape, {"parallel": "key"})
+
     for case, (v1, shape) in LARGE.items():
         stream = Stream(all_relevant, v1=v1, types=len(shape.types))
         joins = ("spark_join_bucketed",) if shape.negations and v1 > 100 else ()
         others = tuple(Contender(peer, peer, stream, shape) for peer in ("unsorted", *joins))
-        by_key = Contender("by key", "sase", stream, shape, {"parallel": "key"})
-        yield Race(f"targets-large-{case}", (*both(stream, shape), by_key, *others), rounds, limit)
+        yield Race(f"targets-large-{case}", (*both(stream, shape), shuffled(stream, shape), *others), rounds, limit)
     mixed, shape = Stream(all_relevant, v1=10_000, types=4, mixed=True), Shape(negations=(2,))
-    shuffled = Contender("Spark's shuffle", "sase", mixed, shape, {"parallel": "key"})
     unsorted = Contender("unsorted", "unsorted", mixed, shape)
-    yield Race("targets-large-mixed", (*both(mixed, shape), shuffled, unsorted), rounds, limit)
+    yield Race("targets-large-mixed", (*both(mixed, shape), shuffled(mixed, shape), unsorted), rounds, limit)
     keyed, longer = Stream(all_relevant, v1=100), Stream(all_relevant, v1=10_000, types=5)
     rivals = {4: (keyed, "duckdb_bucketed"), 5: (longer, "spark_join_bucketed")}
     for length, (stream, rival) in rivals.items():
@@ -158,6 +159,7 @@ LARGE = {
     "v1-100-negation": (100, Shape(window=300, negations=(2,))),
     "v1-10000-negation": (10_000, Shape(negations=(2,))),
 }
+NO_ORDER = "20 M, all relevant, in no order of time"
 
 
 CONFIGURATIONS = {
@@ -198,6 +200,8 @@ def targets() -> tuple[Target, ...]:
             _time("scan + shuffle + identity, no sort", _case(case), 1.25, f"targets-large-{case}", "sase", "unsorted")
             for case in LARGE
         ),
+        _faster("the same, sorted by Spark", NO_ORDER, 1.8, "targets-large-mixed", "Spark's sort"),
+        _time("scan + shuffle + identity, no sort", NO_ORDER, 1.25, "targets-large-mixed", "sase", "unsorted"),
         _faster("the same, sorted by Spark", "50 M, 3 of 20 types", 1.4, "targets-large-sparse", "Spark's sort"),
         _faster(bucketed, _case("v1-10000-negation"), 3, "targets-large-v1-10000-negation", "spark_join_bucketed"),
         _faster(bucketed, "50 M, 3 of 20 types", 2, "targets-large-sparse", "spark_join_bucketed"),
@@ -213,6 +217,7 @@ def targets() -> tuple[Target, ...]:
         ),
         _ratio("2 cores over 1", "20 M, all relevant, one negation", 1.7, "targets-large-cores", "1 core", "2 cores"),
         _memory(memory, "50 M events, one key has half", "targets-memory-crowded"),
+        _memory(memory, "50 M events in no order of time, one key has half", "targets-memory-mixed"),
     )
 
 

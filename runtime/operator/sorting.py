@@ -164,10 +164,11 @@ def _weight(rows: pa.RecordBatch | pa.Table) -> int:
 def _combined(batches: list[pa.RecordBatch]) -> pa.Table:
     """All of them as one, which are given up a column at a time."""
     schema = batches[0].schema
-    parts = [[batch.column(at) for batch in batches] for at in range(len(schema))]
+    parts = [pa.chunked_array([batch.column(at) for batch in batches]) for at in range(len(schema))]
     batches.clear()
     parts.reverse()
-    return pa.Table.from_arrays([pa.concat_arrays(parts.pop()) for _ in schema], schema=schema)
+    whole = [pa.table([parts.pop()], [field.name]).combine_chunks().column(0) for field in schema]
+    return pa.Table.from_arrays(whole, schema=schema)  # of 2 GB of text, an array cannot be one
 
 
 def _asked(key: SortKey) -> tuple[bool, bool]:

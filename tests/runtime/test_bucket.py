@@ -40,6 +40,8 @@ def test_same_matches_as_a_nested_loop(drawn: tuple[Pattern, int], order: str | 
     rows = random_rows(pattern, random.choice([12, 20, 28]), seed)
     if order is None:
         rows = [{**row, "seq": 0} for row in rows]
+    elif random.random() < 0.5:  # many at a time, in the order of which they do not arrive
+        rows = [{**row, "time": row["number"] // 5, "seq": row["number"] % 5} for row in rows]
     inside = len(pattern.negated) - outside
     task = StreamTask(
         pattern=replace(pattern, negated=pattern.negated[:inside]),

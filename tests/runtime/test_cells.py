@@ -53,6 +53,7 @@ def test_what_is_packed_comes_out_as_it_was() -> None:
     narrow = pa.ipc.open_stream(sent[3][0]).read_all()
     assert narrow.schema.field("id").type == pa.int8() and narrow.schema.field("_time").type == pa.int32()
     assert narrow.schema.field("_states").type == pa.int64()
+    assert narrow.schema.field("n").type == pa.int8(), "the NULLs beside a number need none of its bits"
 
 
 KEYS: dict[str, list[Any]] = {

@@ -22,8 +22,8 @@ from tests.streams import shuffled
 class Driven:
     """A bucket as Spark has it: nothing but its state outlives a call, and that is written and read."""
 
-    def __init__(self, pattern: Totals, *, jit: bool = False, once: bool = False) -> None:
-        self.task = StreamTask(pattern, ("g",), "t", None, "s", (), 100, 0, jit, shown=("t",), once=once)
+    def __init__(self, pattern: Totals, *, jit: bool = False, once: bool = False, order: str | None = None) -> None:
+        self.task = StreamTask(pattern, ("g",), "t", order, "s", (), 100, 0, jit, shown=("t",), once=once)
         self.state: bytes | None = None
         self.wake: int | None = None
         self.told: list[list[dict[str, Any]]] = []
@@ -125,6 +125,17 @@ def test_a_key_is_told_of_once_where_that_is_all() -> None:
     bucket.call(table_of([(1, 5, 2, 0), (2, 5, 2, 0)]), 3)
     bucket.call(None, 6)
     assert [[row["g"] for row in told] for told in bucket.told] == [[], [1], [2]]
+
+
+@pytest.mark.parametrize("at", [(0, 1), (1, 0)])
+def test_what_is_simultaneous_goes_by_its_tie_breaker(at: tuple[int, int]) -> None:
+    pattern = Totals(("a", "b"), within=10, shown=("g",), totals=(Total("n", "count"),))
+    for begin in (0, 1):  # whichever arrives first
+        bucket = Driven(pattern, order="v")
+        events = [(1, 5, 1, at[0]), (1, 5, 2, at[1])]
+        bucket.call(table_of(events[begin:] + events[:begin]), 0)
+        bucket.call(None, 6)
+        assert bucket.told[-1] == ([{"g": 1, "n": 1}] if at == (0, 1) else [])
 
 
 def test_totals_that_grow_too_large_over_time_are_an_error() -> None:
