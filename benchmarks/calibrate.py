@@ -52,7 +52,9 @@ def runs(events: int) -> Iterator[tuple[Stream, Shape, dict[str, object]]]:
             yield stream, Shape(length=length, window=100, whole=True), {"parallel": "key"}
     for stream in (some, many):
         yield stream, Shape(length=6, window=100), {"parallel": "key", "sort": "spark"}
-    yield many, Shape(length=3, window=100), {"slice": 100}
+    for types in (4, 20):  # in no order of time, read by workers
+        yield Stream(events, v1=1_000, types=types, mixed=True), Shape(length=3, window=100), {}
+    yield many, Shape(length=3, window=100), {"slice": 100, "parallel": "both"}
     for equivalence in ("composite", "multi-pais:attr1"):
         shape = Shape(length=6, window=100, equivalence=("attr1", "attr2"))
         yield many, shape, {"equivalence": equivalence, "parallel": "key"}
@@ -64,6 +66,8 @@ def runs(events: int) -> Iterator[tuple[Stream, Shape, dict[str, object]]]:
         yield narrow, Shape(length=2, window=window), {"parallel": "key"}
         shape = Shape(length=2, window=window, equivalence=("attr1", "attr2"))
         yield narrow, shape, {"equivalence": "pais:attr1", "disable": ("filter_in_construction",), "parallel": "key"}
+    for negation in ("stack", "anti-join"):
+        yield Stream(1_000, types=4), Shape(length=2, negations=(1,)), {"negation": negation, "parallel": "key"}
     dense = Stream(events, v1=10_000, types=4)
     for window in (1_000, 20_000):
         for negation in ("stack", "anti-join"):
@@ -106,7 +110,7 @@ def unit(name: str) -> Calibration:
     return Calibration(**{each: float(each == name) for each in NAMES})
 
 
-WEIGHT, LEAST = 0.1, 0.1
+WEIGHT, LEAST = 0.3, 0.1
 """What the earlier value of a constant weighs against one run, and how much of it remains in any case."""
 
 

@@ -159,5 +159,18 @@ def test_the_constants_are_what_fits_the_times() -> None:
     np = pytest.importorskip("numpy")
     pytest.importorskip("scipy", reason="scipy comes with the bench extra")
     rows = np.array([[1.0, 1e6, 0.0], [1.0, 2e6, 0.0], [2.0, 1e6, 0.0]])
+    rows = np.tile(rows, (10, 1))
     found = fit(rows, rows @ [0.3, 2e-7, 0.0], np.array([0.2, 3e-7, 5.0]))
     assert np.allclose(found, [0.3, 2e-7, 5.0], rtol=0.1)  # the last is as it was: no run tells of it
+
+
+def test_large_files_are_expected_to_be_read_by_workers() -> None:
+    from sase.compiler.plan.estimate import LARGE
+    from sase.runtime.in_place import SMALL
+
+    assert LARGE == SMALL
+    query = "EVENT SEQ(A x, B y) WHERE [id] WITHIN 1000"
+    for events, less in ((1e5, False), (1e7, True)):
+        usual = expected(query, statistics(events)).seconds
+        assert (usual < expected(query, statistics(events), scan="spark").seconds) == less
+        assert (usual < expected(query, statistics(events), parallel="key").seconds) == less

@@ -71,8 +71,9 @@ class _Sequences(Estimate):
         kernel = moved * even + (searched + late) * uneven
         if not plan.needs_kernel:
             kernel = 0.0
-        stages = 1 + len(joins)
-        seconds = constants.stage * stages + self.statistics.events * constants.read / cores + kernel
+        seconds = (
+            constants.stage + constants.join * len(joins) + self.statistics.events * constants.read / cores + kernel
+        )
         seconds += joining / cores
         return Cost(relevant, shuffled, shuffled * width, instances, edges, sequences, matches, joined, uneven, seconds)
 

@@ -14,6 +14,7 @@ from sase.compiler.core.bound import BoundQuery, EquivalenceTest, Predicate, Var
 from sase.compiler.core.dataclass import dataclass
 from sase.compiler.core.fields import attribute_of
 from sase.compiler.core.scalars import columns
+from sase.compiler.plan.file_sizes import file_bytes
 from sase.compiler.plan.logical import Plan
 from sase.compiler.plan.statistics import DEFAULT_COLUMN, ColumnStatistics, Statistics, predicate_key, variable_of
 
@@ -23,11 +24,15 @@ class Calibration:
     """Seconds of one core: `python -m benchmarks calibrate` measures them."""
 
     stage: float
-    """Starting a stage, with the exchange before it. A job without anti-joins has one."""
+    """Planning a job, and starting the stages that every one has."""
+    join: float
+    """The same for an anti-join."""
     read: float
     """Reading an event of the input, and finding out that it fills no state."""
     shuffle: float
     """Moving an event through the shuffle and a sort in the worker into the kernel, and its sequence scan,"""
+    dealt: float
+    """or doing so where workers have read it, and deal it out by key,"""
     byte: float
     """for each byte of it,"""
     key: float
@@ -46,6 +51,10 @@ class Calibration:
     """Moving a match or a negated event to an anti-join, beside its bytes and its keys."""
     compared: float
     """Looking at a pair of them."""
+
+
+LARGE = 8 << 20
+"""Bytes of files from which on workers read them: `SMALL` of `runtime/in_place.py`."""
 
 
 @cache
@@ -134,11 +143,21 @@ class Estimate:
         """Events that are shuffled, the bytes of each, and the seconds of moving them all."""
         constants, plan = self.constants, self.plan
         shuffled, width = relevant * self.copies(), self.width
-        seconds = shuffled * (constants.shuffle + constants.byte * width + constants.key * len(plan.scan.partition))
+        each = constants.dealt if self.read_by_workers() else constants.shuffle
+        seconds = shuffled * (each + constants.byte * width + constants.key * len(plan.scan.partition))
         seconds += shuffled * constants.number if plan.scan.cross else 0.0
         by_key = plan.scan.partition or plan.scan.slice
         seconds += shuffled * constants.sort if by_key and plan.strategy.sort == "spark" else 0.0
         return shuffled, width, seconds
+
+    def read_by_workers(self) -> bool:
+        """Whether workers read the events themselves, if they are in Parquet files at hand. These are taken to be in no
+        order of time: then every event goes by key."""
+        plan, strategy = self.plan, self.plan.strategy
+        if plan.scan.stays is None or "spark" in (strategy.scan, strategy.sort):
+            return False
+        attributes = {name: each for variable in self.query.variables for name, each in variable.attributes.items()}
+        return file_bytes(self.statistics.events, attributes.values()) >= LARGE
 
     def hottest(self, events: int, cores: int) -> float:
         """The share of work that one core is left with, where work grows with `events` that agree on the key.

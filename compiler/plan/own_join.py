@@ -20,31 +20,22 @@ from sase.compiler.core.fields import attribute_of
 from sase.compiler.core.scalars import columns
 from sase.compiler.plan.choose import Choices
 from sase.compiler.plan.estimate import Calibration, Estimate, calibration
+from sase.compiler.plan.file_sizes import file_bytes
 
 SMALL = 10 << 20
 """`spark.sql.autoBroadcastJoinThreshold`, as it is unless somebody has set it: bytes of files."""
 
-STORED = 0.36
-"""Bytes of a file for a byte of a row: the million rows of `benchmarks/self_joins.py` take 15.6 MB, and one is 44 bytes
-long, as Spark reckons."""
-
-ROW, WIDE, TEXT = 8, 8, 20
-"""So reckons Spark: bytes of a row beside its values, of a value, of a text,"""
-
-NARROW = {"DATE": 4, "INT": 4, "FLOAT": 4, "SMALLINT": 2, "TINYINT": 1, "BOOLEAN": 1}
-"""and of what is shorter."""
-
-HASHED = 3e-7
+HASHED = 1e-7
 """Seconds for a row of a hash table: one core makes it."""
 
-CHAINED, AGAIN, BESIDE = 2e-7, 6e-8, 2e-8
+CHAINED, AGAIN, BESIDE = 9e-8, 2e-8, 6e-9
 """Seconds of one core for a pair of rows that share a key. Rows come to a hash table in any order, so each step along a
 chain is a look at some other place of the memory; what was joined before comes key by key, and walks along the same
 chain again, which the cache has. Where rows are sorted, they lie side by side.
 
-A million rows, 500 or 25 of a key (`benchmarks/self_joins.py`, two cores): what comes again within an hour takes 3.7
-seconds for 25 million pairs, and the funnel of three steps 4.7 for five million and then 125 million. A join that sorts
-100,000 rows of each of three types takes 7 seconds longer with 100 keys than with 10,000: 600 million pairs more."""
+A million rows, 500 or 25 of a key (`benchmarks/self_joins.py`, two cores): what comes again within an hour takes 1.5
+seconds for 25 million pairs, and the funnel of three steps 1.7 for five million and then 125 million. A join that sorts
+100,000 rows of each of two types takes 0.28 seconds longer with 100 keys than with 10,000: 100 million pairs more."""
 
 
 def seconds(choices: Choices, constants: Calibration | None = None) -> float:
@@ -95,7 +86,7 @@ class _OwnJoin(Estimate):
         """Whether Spark makes a hash table of it. It looks at the size of the files, and gives each column that a join
         reads its share; what conditions on single rows leave out it does not know."""
         rows = sum(self.statistics.type(name).events for name in variable.types)
-        return rows * STORED * (ROW + sum(map(_width, self.read(variable)))) <= SMALL
+        return file_bytes(rows, self.read(variable)) <= SMALL
 
     def read(self, variable: Variable) -> Iterator[Attribute]:
         """What a join, or what comes behind it, asks of the variable: single rows have been chosen before."""
@@ -121,11 +112,6 @@ class _OwnJoin(Estimate):
             if name in places and any(each in places for each in bound):
                 share *= self.agreement((test,), 2)
         return share
-
-
-def _width(attribute: Attribute) -> int:
-    kind = attribute.kind.this.name
-    return TEXT if kind in ("TEXT", "VARCHAR") else NARROW.get(kind, WIDE)
 
 
 def _about(tests: tuple[EquivalenceTest, ...], name: str) -> tuple[EquivalenceTest, ...]:
