@@ -107,6 +107,8 @@ class Shop:
     events: int
     users: int = 200_000
     seed: int = 1
+    mixed: bool = False
+    """Written in no order of time."""
 
     @property
     def schema(self) -> dict[str, dict[str, str]]:
@@ -119,7 +121,8 @@ class Shop:
         users = pa.array([str(UUID(bytes=each.astype(np.uint32).tobytes(), version=4)) for each in words])
         products = pa.array([f"product {number:05}" for number in range(20_000)])
         week = 7 * 24 * 3600 * 1_000_000
-        times = np.sort(random.integers(0, week, self.events)) + 1_767_225_600_000_000
+        times = random.integers(0, week, self.events) + 1_767_225_600_000_000
+        times = times if self.mixed else np.sort(times)
         for begin in range(0, self.events, _BATCH):
             rows = min(_BATCH, self.events - begin)
             types = pa.DictionaryArray.from_arrays(

@@ -49,9 +49,10 @@ def measurements(scale: Scale) -> Iterator[Measurement]:
     sizes = [(f"{size // 1000} k", _values(size, 0.05)) for size in map(scale.events, SIZES)]
     contenders = [Contender(label, "sase", stream, JOINED) for label, stream in dict(sizes).items()]
     yield Race("patterns-growth", tuple(contenders), rounds, limit)
-    shop = Shop(scale.events(5_000_000))
-    contenders = [Contender(peer, peer, shop, ABANDONED) for peer in ("sase", "unsorted", "spark_sql")]
-    yield Race("patterns-shop", tuple(contenders), rounds, limit)
+    for name, mixed in (("shop", False), ("shop-mixed", True)):
+        shop = Shop(scale.events(5_000_000), mixed=mixed)
+        contenders = [Contender(peer, peer, shop, ABANDONED) for peer in ("sase", "unsorted", "spark_sql")]
+        yield Race(f"patterns-{name}", tuple(contenders), rounds, limit)
 
 
 def _of_types(operator: str, length: int) -> Verbatim:

@@ -83,13 +83,13 @@ To repeat: `make bench`. It takes up where it was stopped; `python -m benchmarks
 
 LARGE = """## Where the time goes with 20 million events
 
-All of them relevant, V1 = 10,000, L = 3 with one negation, 2 cores. The files are in the order of time, so the
-workers read them (`scan=worker`): Spark's part is to plan the query and to collect the matches. A worker takes, of
-CPU and for each row, some 75 ns to read it, 100 to sort it and 55 in the kernel (2.75 million rows, the best of a
-few, on a busy machine).
+All of them relevant, V1 = 10,000, L = 3 with one negation, 2 cores. Workers read the files (`scan=worker`): Spark's
+part is to plan the query and to collect the matches. A worker takes, of CPU and for each row, some 75 ns to read it,
+100 to sort it and 55 in the kernel (2.75 million rows, the best of a few, on a busy machine).
 
-*by key* is what files in no order take: they are shuffled. Measured by hand, once, on another day than the large
-targets above; *unsorted* carries the type as a string, both ways:
+Of files in the order of time, each worker has a span. Of files in no order, workers deal the events out by key,
+packed in cells, and Spark shuffles these. *Spark's shuffle* is what all other events take. Measured by hand, once, on
+another day than the large targets above, and on a slower machine; *unsorted* carries the type as a string, both ways:
 
 |  | seconds | CPU of the JVM | CPU of Python |
 | --- | --- | --- | --- |
@@ -97,16 +97,16 @@ targets above; *unsorted* carries the type as a string, both ways:
 | scan, shuffle of time, key and state bits | 6.6 | 11.3 | |
 | the same, to a worker that drops it | 8.7 | 13.7 | 1.0 |
 | scan, shuffle, identity mapInArrow, no sort (*unsorted*) | 10.5 | 16.0 | 1.7 |
-| sase by key | 10.5 | 12.6 | 5.7 |
-| sase by key with Spark's sort, bad events not counted | 17.1 | 27.1 | 2.6 |
+| sase, Spark's shuffle | 10.5 | 12.6 | 5.7 |
+| sase, Spark's shuffle and sort, bad events not counted | 17.1 | 27.1 | 2.6 |
 
-So by key it takes as long as the worker that hands everything back unsorted. What is left there is the shuffle:
-Spark takes 400 ns of CPU for a row that it shuffles and 120 ns to hand it to Python. State bits as bytes instead of
-64-bit integers save 4 % of the shuffle, as a row of Spark's has 8 bytes for each column in any case; that was not
-worth a second format. Nor are codes in the place of strings: the shop's 2.5 million relevant events, with UUIDs and
-products, take 4.2 s to be shuffled and handed to Python and back, and 3.3 s with a number for each string, if somebody
-had the numbers; to find out which strings there are takes 2.3 and 1.0 s. (By hand, medians of four.) The tables of 2
-million events below are older than the sort in the worker and all that came after it."""
+So with Spark's shuffle it takes as long as the worker that hands everything back unsorted. What is left there is the
+shuffle: Spark takes 400 ns of CPU for a row that it shuffles and 120 ns to hand it to Python. That is why workers
+pack what they read. State bits and other small numbers take 8 or 32 bits in a cell; in a row of Spark's, which has 8
+bytes for each column in any case, that would save 4 % of the shuffle. Codes in the place of strings do not pay: the
+shop's 2.5 million relevant events, with UUIDs and products, take 4.2 s to be shuffled and handed to Python and back,
+and 3.3 s with a number for each string, if somebody had the numbers; to find out which strings there are takes 2.3
+and 1.0 s. (By hand, medians of four.)"""
 
 
 def _opening(results: Results, scale: Scale) -> str:
@@ -194,7 +194,7 @@ def _profile(results: Results) -> str:
 
 def _peers(results: Results, scale: Scale) -> str:
     parts = ["## Peers, on the same events"]
-    shop = [each for each in pattern_measurements(scale) if each.name == "patterns-shop"]
+    shop = [each for each in pattern_measurements(scale) if each.name.startswith("patterns-shop")]
     for measurement in (*measurements(scale), *shop):
         result = results.load(measurement.name)
         if result is None or len(result["contenders"]) < 2:
@@ -214,6 +214,7 @@ def _peers(results: Results, scale: Scale) -> str:
             for label, entry in contenders.items()
         ]
         keys = f"V1 = {domain:,}" if domain else "of a shop"
+        keys += ", in no order of time" * contenders[base]["stream"].get("mixed", False)
         parts.append(f"`{query}` on {' and '.join(f'{number:,}' for number in events)} events, {keys}:")
         parts.append(_table(("", "found", "seconds", f"time over that of {base}"), rows))
     return "\n\n".join(parts) if len(parts) > 1 else ""

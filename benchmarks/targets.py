@@ -205,8 +205,14 @@ def targets() -> tuple[Target, ...]:
         _faster("the same, sorted by Spark", "50 M, 3 of 20 types", 1.4, "targets-large-sparse", "Spark's sort"),
         _faster(bucketed, _case("v1-10000-negation"), 3, "targets-large-v1-10000-negation", "spark_join_bucketed"),
         _faster(bucketed, "50 M, 3 of 20 types", 2, "targets-large-sparse", "spark_join_bucketed"),
-        _faster("the same shop by a bucketed join", "5 M, UUIDs", 2, "patterns-shop", "spark_sql"),
-        _time("scan + shuffle + identity, no sort", "the shop", 1.3, "patterns-shop", "sase", "unsorted"),
+        *(
+            target
+            for name, case in (("shop", "the shop"), ("shop-mixed", "the shop, in no order of time"))
+            for target in (
+                _faster("the same by a bucketed join", f"{case}: 5 M, UUIDs", 2, f"patterns-{name}", "spark_sql"),
+                _time("scan + shuffle + identity, no sort", case, 1.3, f"patterns-{name}", "sase", "unsorted"),
+            )
+        ),
         _faster("DuckDB self-join, bucketed", "20 M, L = 4, V1 = 100", 1, "targets-large-length-4", "duckdb_bucketed"),
         _faster(bucketed, "20 M, all relevant, L = 5", 5, "targets-large-length-5", "spark_join_bucketed"),
         _time("Zipf-distributed keys", "20 M, skew 1 over uniform", 1.5, "targets-large-skew", "skewed", "uniform"),
