@@ -98,7 +98,7 @@ def _joined(
         expected = compiled.choices.chosen.cost.seconds
         if joins.always or expected < WORTH * own:
             return None
-        return f"Spark's own join is as fast here: {own:.1f} s expected, and {expected:.1f} s as a pattern"
+        return f"a pattern is not expected to be much faster: {expected:.2g} s, and Spark's own join {own:.2g} s"
 
     found = replace_joins(query, filename, joins.tables, len(views), worth)
     planned = []

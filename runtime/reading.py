@@ -89,10 +89,10 @@ def in_workers(
     if not groups or any(max(-group.first, group.last) > FURTHEST for group in groups):
         return None
     cores = read.sparkSession.sparkContext.defaultParallelism
-    found = spans(groups, back, ahead, cores)
-    by_key = found is None
-    if found is None:
-        found = shares(groups, cores) if slice is None and may_go_in_cells(some, keys) else None
+    found, by = spans(groups, back, ahead, cores), None
+    if found is None and slice is None and keys:
+        by = some.select(*keys).columns  # what they are in SQL may have quotes
+        found = shares(groups, cores) if may_go_in_cells(some, by) else None
     if found is None:
         return None
     first, last = min(group.first for group in groups), max(group.last for group in groups)
@@ -124,9 +124,7 @@ def in_workers(
     if tally is not None and counts is not None:
         read_of_all = sum(group.events for group in groups)
         rows = rows.where(tally.counted_elsewhere(read_of_all, lambda: _added(counts.value)))
-    if by_key:
-        return _in_cells(rows, schema, keys, partitions or len(found), bootstrap)
-    return rows
+    return rows if by is None else _in_cells(rows, schema, by, partitions or len(found), bootstrap)
 
 
 def _rows(spark: SparkSession, schema: StructType, cells: Sequence[bytes]) -> DataFrame:
@@ -147,18 +145,18 @@ _HASHED = {"tinyint", "smallint", "int", "bigint", "boolean", "date", "timestamp
 """Types of keys whose hash a worker knows."""
 
 
-def may_go_in_cells(events: DataFrame, keys: Sequence[str]) -> bool:
+def may_go_in_cells(events: DataFrame, by: Sequence[str]) -> bool:
     """Whether a worker can say where they go, and none of them is where it has to be already."""
-    kinds = [events.schema[key].dataType.simpleString() for key in keys]
-    return bool(keys) and _HASHED.issuperset(kinds) and buckets(events) is None
+    kinds = {events.schema[name].dataType.simpleString() for name in by}
+    return kinds <= _HASHED and buckets(events) is None
 
 
 def _in_cells(
-    rows: DataFrame, schema: StructType, keys: Sequence[str], partitions: int, bootstrap: Callable[[], None] | None
+    rows: DataFrame, schema: StructType, by: Sequence[str], partitions: int, bootstrap: Callable[[], None] | None
 ) -> DataFrame:
     """Of rows that say what to read, those that have the events, in the partition of their key."""
     names = rows.columns
-    dealing = Dealing(tuple(keys), tuple(bucket_labels(partitions)), os.environ.get("SASE_JIT") != "0")
+    dealing = Dealing(tuple(by), tuple(bucket_labels(partitions)), os.environ.get("SASE_JIT") != "0")
     numbered = rows.toDF(*map(str, range(len(names))))  # mapInArrow does not take every name
     dealt = numbered.mapInArrow(_worker(pickle.dumps((names, dealing)), bootstrap), "place int, cell binary")
     placed = dealt.repartition(partitions, "place")

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import gc
+import os
+import sys
 
+from sase import collector
 from sase.cli import main
 
 
 def process() -> int:
-    """Most of what a compiler makes stays until the end, and Python would look through all of it, again and again, and
-    once more at the end."""
-    gc.set_threshold(1_000_000)
+    collector.wait()
     try:
-        return main()
+        status = main()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever reads what is printed, as `head` does, has had enough. Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     finally:
-        gc.freeze()
+        gc.freeze()  # else all of it would be looked through at the end
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import sase
-from sase import commands
+from sase import collector, commands
 from sase.arguments import (
     add_catalog_arguments,
     add_dialect_argument,
@@ -46,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         command: Callable[[argparse.Namespace], int] = arguments.command
+        if command not in _AT_ONCE:
+            collector.go_on()
         if command is commands.run and arguments.stream:
             return command(arguments)  # a stream listens for Ctrl-C by itself
         return interruptible(lambda: command(arguments))
@@ -59,6 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     return 1
+
+
+_AT_ONCE = (commands.check, commands.compile, commands.explain)
+"""They are over before there is anything to collect."""
 
 
 class _Command(argparse.ArgumentParser):

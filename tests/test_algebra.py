@@ -103,6 +103,8 @@ TRAPS = [
     "EVENT AND(A a, NOT (AND(B b, NOT (C c WHERE c.id = b.id OR a.n > 1 WITHIN 3)) WITHIN 2)) WITHIN 4",
     "EVENT SEQ(A a, ALL(B t) WHERE t.n > 1 OR a.n > 0, D d) WHERE count(t) > 0 WITHIN 6",
     "EVENT SEQ(A a, (B{1,2} b WHERE [id] WITHIN 3), D d) WITHIN 9",
+    # For the third of them, a part has no room.
+    "EVENT AND(SEQ(A{1,3} a, B b) WITHIN 3, C c) WHERE (a[1].n >= 1 OR a[0].n > 0) WITHIN 9",
     # Orders that no nesting says, bounds of pairs, exact ones, and such between what is not there and what is.
     "EVENT AND(A a, B b, C c, D d) WHERE before(a, c) AND before(b, c) AND before(b, d) WITHIN 6",
     "EVENT AND(A a, B b) WHERE elapsed(a, b) BETWEEN -2 AND 1 AND a.id = b.id",

@@ -174,3 +174,16 @@ def test_large_files_are_expected_to_be_read_by_workers() -> None:
         usual = expected(query, statistics(events)).seconds
         assert (usual < expected(query, statistics(events), scan="spark").seconds) == less
         assert (usual < expected(query, statistics(events), parallel="key").seconds) == less
+
+
+@pytest.mark.parametrize(
+    ("key", "less"), [("bigint", True), ("string", True), ("decimal(10, 2)", False), ("binary", False)]
+)
+def test_what_only_spark_deals_out_is_expected_to_be_read_by_it(key: str, less: bool) -> None:
+    catalog = sase.Catalog(types={name: {"ts": "bigint", "id": key} for name in "AB"})
+    usual, by_spark = (
+        sase.compile("EVENT SEQ(A x, B y) WHERE [id] WITHIN 1000", catalog, statistics=statistics(1e7), scan=scan)
+        for scan in ("worker", "spark")
+    )
+    seconds = [query.compiled.choices.chosen.cost.seconds for query in (usual, by_spark)]
+    assert (seconds[0] < seconds[1]) == less

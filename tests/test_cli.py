@@ -462,6 +462,35 @@ def test_a_time_that_is_not_well_described(tmp_path: Path, time: str, message: s
 # ---- jobs in processes of their own -------------------------------------------------------------
 
 
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_the_collector_waits_while_a_query_is_compiled_and_for_no_run(command: str, tmp_path: Path) -> None:
+    """What Spark has shown to Python stays in Java until Python's collector has been there: a stream would fill it."""
+    script = f"""
+import gc
+from sase import commands
+usual = gc.get_threshold()
+def seen(arguments):
+    print(gc.get_threshold() == usual, gc.get_freeze_count() > 0)
+    return 0
+commands.{command} = seen
+from sase.__main__ import process
+process()
+"""
+    query = tmp_path / "q.sase"
+    query.write_text("EVENT A x")
+    done = run_process(sys.executable, "-c", script, command, str(query), cwd=tmp_path)
+    assert done.stdout == ("True True\n" if command == "run" else "False False\n"), done.stderr
+
+
+def test_a_reader_who_has_had_enough_is_no_error(tmp_path: Path) -> None:
+    explain = [str(Path(sys.executable).parent / "sase"), "explain", *map(str, SHOPLIFTING)]
+    with subprocess.Popen(explain, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
 def run_process(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False

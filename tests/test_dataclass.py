@@ -115,6 +115,23 @@ def test_a_class_may_have_another_for_its_base(made: Making) -> None:
         more(1).z = 3
 
 
+def test_one_field_is_compared_as_one_of_several_is(made: Making) -> None:
+    nothing = float("nan")
+    one, two = made(type("One", (), {"__annotations__": {"x": "float"}})), made(_Point)
+    assert one(nothing) == one(nothing) and two(nothing) == two(nothing)
+
+
+def test_a_subclass_that_is_no_dataclass_may_have_more(made: Making) -> None:
+    class Beside(made(_Point)):  # type: ignore[misc]
+        pass
+
+    one = Beside(1)
+    one.more = 2
+    assert one.more == 2
+    with pytest.raises(FrozenInstanceError):
+        one.x = 2
+
+
 def test_what_is_not_frozen_is_the_library_s() -> None:
     @ours.dataclass
     class Growing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -159,6 +159,48 @@ def test_files_in_no_order(spark: SparkSession, tmp_path: Path, monkeypatch: pyt
     expected = {f"{at}": evaluate(query, CATALOG, events) for at, (query, _) in enumerate(ANYWHERE)}
     assert found == {name: Counter(map(canonical, rows)) for name, rows in expected.items()}
     assert all(expected.values()), "a query without a match tests nothing"
+
+
+ANY_KEY = {
+    "user": pa.string(),
+    "naïve": pa.int64(),
+    "seen": pa.timestamp("us", "UTC"),
+    "day": pa.date32(),
+    "place": pa.int32(),
+}
+"""Two have names that Spark knows in quotes alone, and one that of a column of ours."""
+
+
+def test_files_in_no_order_by_any_key(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a zone that Arrow does not know, with strings of either of its kinds."""
+    monkeypatch.setattr(spans, "AGAIN", -1.0)
+    numbers = {"type": pa.string(), "ts": pa.int64(), "n": pa.int64()}
+    values = [[f"é{number}", number, datetime(2026, 1, 1 + number, tzinfo=UTC), date(2026, 1, 1 + number), number]
+              for number in range(3)]  # fmt: skip
+    events = [
+        {"type": event["type"], "ts": event["ts"], "n": at, **dict(zip(ANY_KEY, values[at % 3], strict=True))}
+        for at, event in enumerate(stream(7, mixed=1.0))
+    ]
+    rows = pa.Table.from_pylist(events, pa.schema({**numbers, **ANY_KEY}))
+    pq.write_table(rows, tmp_path / "0.parquet", row_group_size=6)
+    kinds = ("string", "bigint", "timestamp", "date", "int")
+    declared = {"ts": "bigint", "n": "bigint", **dict(zip(ANY_KEY, kinds, strict=True))}
+    catalog = sase.Catalog(types=dict.fromkeys("ABC", declared))
+    settings = {"spark.sql.session.timeZone": "GMT+03:00", "spark.sql.execution.arrow.useLargeVarTypes": "true"}
+    before = {name: spark.conf.get(name) for name in settings}
+    query = "EVENT SEQ(A x, B y) WHERE [{}] WITHIN 9 RETURN x.n AS x, y.n AS y"
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        frame = spark.read.parquet(str(tmp_path))
+        answers = {key: sase.compile(query.format(key), catalog).run(frame) for key in ANY_KEY}
+        assert all(map(goes_in_cells, answers.values()))
+        found = {key: Counter(map(canonical, rows)) for key, rows in rows_of(answers).items()}
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    expected = Counter(map(canonical, evaluate(query.format("place"), catalog, events)))
+    assert expected and found == {key: expected for key in ANY_KEY}
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])

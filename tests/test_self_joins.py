@@ -379,7 +379,7 @@ def test_spark_s_own_join_may_be_as_fast(tables: Duck) -> None:
     kinds = "a.kind = 'A' AND b.kind = 'B'"
     text = f"SELECT a.id FROM ev a, ev b WHERE a.k = b.k AND {kinds} AND a.t < b.t AND b.t < a.t + 50"
     assert _left(tables, text, 10, windows=20_000) == []
-    assert _left(tables, text, 500_000, windows=20_000) == ["Spark's own join is as fast here"]
+    assert _left(tables, text, 500_000, windows=20_000) == ["a pattern is not expected to be much faster"]
 
 
 _SUITE = {
@@ -398,7 +398,7 @@ def test_what_is_left_alone_is_what_was_measured_to_be_as_fast(tables: Duck, tex
     """A million rows, 500 or 25 of a key, windows of a 240th of the time."""
     text = text.format("a.t < b.t AND b.t < a.t + 50")
     assert _left(tables, text, 2_000) == []
-    assert _left(tables, text, 40_000) == ([] if always else ["Spark's own join is as fast here"])
+    assert _left(tables, text, 40_000) == ([] if always else ["a pattern is not expected to be much faster"])
     assert _left(tables, text, None) == []
 
 
@@ -406,7 +406,7 @@ def test_a_table_that_spark_has_to_sort_is_another_matter(tables: Duck) -> None:
     """Nothing is moved where one side is small: that is what makes Spark's own join as fast, with few rows of a key."""
     text = "SELECT a.k, b.id FROM ev a, ev b WHERE a.k = b.k AND a.kind = 'A' AND b.kind = 'B' AND {0}"
     text = text.format("a.t < b.t AND b.t < a.t + 50")
-    assert _left(tables, text, 40_000) == ["Spark's own join is as fast here"]
+    assert _left(tables, text, 40_000) == ["a pattern is not expected to be much faster"]
     assert _left(tables, text, 400_000, events=1e7) == []
 
 

@@ -124,6 +124,7 @@ def assemble(
     decided = ordering.decided(branches, missing, catalog.type)
     found += [*ordering.wrong_pattern(branches, arrays, timed_out is not None)] or ordering.found
     positive = {name for branch in branches for name in branch.variables}
+    bound = {name: tuple(each for each in elements if each in positive) for name, elements in arrays.items()}
     query = BoundQuery(
         text=text,
         filename=filename,
@@ -144,7 +145,7 @@ def assemble(
         csv=catalog.csv,
         selection={name: mode for name, (mode, _) in selection.items()},
         consume="exclusive" if exclusive else "shared",
-        arrays={name: elements for name, elements in arrays.items() if positive.intersection(elements)},
+        arrays={name: elements for name, elements in bound.items() if elements},
         arrivals=tuple(arriving.arrivals.values()),
         reported=tuple(ordering.reported.values()),
         decided=decided,

@@ -305,7 +305,8 @@ class BoundQuery:
     """Among the matches of one last event, those whose event for this variable is first or last, in this order."""
     consume: Consumption = "shared"
     arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The variables that stand for the single events of a repeated positive component: `A{2,4} a` has four."""
+    """The variables that stand for the single events of a repeated positive component: `A{2,4} a` has four. Without
+    those that no match has room for, in the window of a part."""
     empty: frozenset[str] = frozenset()
     """Those of `arrays` that are empty, and not NULL, where none of their events is there: `A{0,4} a`."""
     loops: Mapping[str, Loop] = field(default_factory=dict)

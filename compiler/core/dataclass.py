@@ -3,6 +3,10 @@
 The library compiles six methods for each frozen class, which took a fifth of the time of `sase check` and `explain`: a
 compiler has two hundred such classes, and most commands use each of them a few times. Here only `__init__` is compiled,
 and the other methods are the same for all classes.
+
+They do what the library's do, for what a compiler asks for: `frozen` and `repr`, and fields that are set when an
+instance is made, by default or not. A frozen class can be no base of a frozen one of the library, nor the other way
+around, and none has slots.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ def _frozen(cls: type[Any], repr: bool) -> type[Any]:
     values = _values([field.name for field in fields if field.compare])
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
-        if name not in known or name in self.__dict__:  # `__init__` sets each field, once
+        # `__init__` sets each field, once; a subclass that is no dataclass may have more.
+        if name in self.__dict__ if name in known else type(self) is made:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         self.__dict__[name] = value
 
@@ -48,7 +53,10 @@ def _frozen(cls: type[Any], repr: bool) -> type[Any]:
 
 
 def _values(names: list[str]) -> Callable[[Any], Any]:
-    return attrgetter(*names) if names else lambda _: ()
+    """A tuple of the fields, also of one, or none."""
+    if len(names) < 2:
+        return lambda self: tuple(getattr(self, name) for name in names)
+    return attrgetter(*names)
 
 
 if TYPE_CHECKING:
@@ -58,4 +66,4 @@ else:
     def dataclass(cls=None, /, *, frozen=False, repr=True):
         if not frozen:
             return dataclasses.dataclass(cls, repr=repr)
-        return lambda cls: _frozen(cls, repr)
+        return _frozen(cls, repr) if cls is not None else lambda cls: _frozen(cls, repr)

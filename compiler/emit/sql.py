@@ -16,7 +16,7 @@ from sase.compiler.emit.codegen import environment, imports, steps
 from sase.compiler.emit.quote import LINE, comment_lines, literal, printable
 from sase.compiler.emit.row_pattern import condition_text, look_up_text, pattern_lines, pattern_names
 from sase.compiler.plan.row_stream import final_views
-from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Shifted, leaves_of
+from sase.compiler.plan.rows import PREFIX, Key, Neighbour, RowPlan, Shifted
 from sase.compiler.plan.statement import Named, PlannedJoin, PlannedStatement, PlannedView, Read, printed, used_by
 
 
@@ -119,9 +119,7 @@ def fingerprint(view: PlannedView, statement: PlannedStatement) -> str:
     """
     plan = view.plan
     assert plan.worker is not None
-    looked_up = [each.column for each in plan.look_ups.values()]
-    tested = [leaf for each in (*plan.running.values(), *plan.worker.meets.values()) for leaf in leaves_of(each)]
-    columns = {*looked_up, *(leaf.column for leaf in tested)}
+    columns = {each.column for each in plan.looked_up}
     parts: list[object] = [printed(view.reads, statement.views), plan.by, [_key(key) for key in plan.order]]
     parts += [plan.within.length if plan.within else None, plan.shown, plan.context]
     parts += [sorted(name for name in columns if name), sorted(plan.computed.items()), sorted(plan.terms.items())]

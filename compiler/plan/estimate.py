@@ -57,6 +57,10 @@ LARGE = 8 << 20
 """Bytes of files from which on workers read them: `SMALL` of `runtime/in_place.py`."""
 
 
+_NOT_DEALT = {"BINARY", "DECIMAL"}
+"""Types of keys by which only Spark deals events out (`_HASHED` of `runtime/reading.py`)."""
+
+
 @cache
 def calibration() -> Calibration:
     return Calibration(**json.loads((files("sase.compiler.plan") / "calibration.json").read_text()))
@@ -152,11 +156,14 @@ class Estimate:
 
     def read_by_workers(self) -> bool:
         """Whether workers read the events themselves, if they are in Parquet files at hand. These are taken to be in no
-        order of time: then every event goes by key."""
+        order of time: then every event goes by key, and they leave to Spark what they cannot deal out."""
         plan, strategy = self.plan, self.plan.strategy
-        if plan.scan.stays is None or "spark" in (strategy.scan, strategy.sort):
+        if plan.scan.stays is None or plan.scan.slice or "spark" in (strategy.scan, strategy.sort):
             return False
         attributes = {name: each for variable in self.query.variables for name, each in variable.attributes.items()}
+        keys = [attributes.get(attribute) for test in plan.scan.partition for _, attribute in test.positive]
+        if not keys or any(key is None or key.kind.this.name in _NOT_DEALT for key in keys):
+            return False
         return file_bytes(self.statistics.events, attributes.values()) >= LARGE
 
     def hottest(self, events: int, cores: int) -> float:

@@ -23,6 +23,8 @@ def hashes(columns: Sequence[pa.Array], jit: bool = True) -> Ints:
     """Of the columns of a key. A NULL is as good as any value."""
     codes = np.zeros(len(columns[0]), np.int64)
     for column in columns:
+        if pa.types.is_temporal(column.type):  # as a number: of a zone, Arrow may not know what Spark knows
+            column = column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64())
         if pa.types.is_integer(column.type):
             codes = (codes ^ column.cast(pa.int64()).fill_null(0).to_numpy()) * _FACTOR
         else:

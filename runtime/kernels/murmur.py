@@ -26,15 +26,17 @@ def murmur3(columns: Sequence[pa.Array], jit: bool = True) -> NDArray[np.int32]:
     hashes = np.full(len(columns[0]), _SEED, np.uint32)
     for column in columns:
         kind = column.type
-        if pa.types.is_string(kind):
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             found = _of_strings(column.cast(pa.large_string()).fill_null(""), hashes, jit)
         elif pa.types.is_int64(kind) or pa.types.is_timestamp(kind):
             values = column.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64)
             low, high = values.astype(np.uint32), (values >> np.uint64(32)).astype(np.uint32)
             found = _finished(_mixed(_mixed(hashes, low), high), 8)
-        else:
+        elif pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_boolean(kind):
             values = column.cast(pa.int32()).fill_null(0).to_numpy().view(np.uint32)
             found = _finished(_mixed(hashes, values), 4)
+        else:
+            raise TypeError(f"nobody has said how {kind} is spread")
         known = column.is_valid().to_numpy(zero_copy_only=False)
         hashes = np.where(known, found, hashes) if column.null_count else found
     return hashes.view(np.int32)

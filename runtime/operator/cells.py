@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 from sase.runtime.kernels.murmur import murmur3
 
 CELL_BYTES = 128 << 10
-"""About how much a cell holds. Spark puts 1,000 of them into an Arrow batch, which must not come near 2 GB."""
+"""About how much a cell holds."""
 WIDE = b"wide"
 """Marks a column of 64-bit integers that is on its way in fewer bits."""
 _TOGETHER = 32 << 20
-"""Bytes of events that are dealt out at a time: of few, cells would be small."""
+"""About how many bytes of events are dealt out at a time, of which there are then three or four copies, and which
+Spark gets in one Arrow batch. Of less, cells would be small."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,12 @@ def dealt(dealing: Dealing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= _TOGETHER:
-            yield _dealt(dealing, waiting)
-            waiting, size = [], 0
+        for part in cut(batch, _TOGETHER):
+            waiting.append(part)
+            size += part.nbytes
+            if size >= _TOGETHER:
+                yield _dealt(dealing, waiting)
+                waiting, size = [], 0
     if any(batch.num_rows for batch in waiting):
         yield _dealt(dealing, waiting)
 
@@ -65,6 +67,13 @@ def _dealt(dealing: Dealing, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
             parts.append(batch.slice(start, min(step, end - start)))
         begin = end
     return pa.RecordBatch.from_arrays([pa.array(labels, pa.int32()), cells(parts)], names=["place", "cell"])
+
+
+def cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """In parts of about so many bytes."""
+    step = max(1, size * batch.num_rows // max(1, batch.nbytes))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
 
 
 def cells(parts: Sequence[pa.RecordBatch]) -> pa.Array:

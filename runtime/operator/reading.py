@@ -1,4 +1,5 @@
-"""A worker that reads events itself: what Spark hands to it are spans of time, and where files have them."""
+"""A worker that reads events itself: what Spark hands to it are spans of time, or shares of files, and where these are.
+It goes on with the events, or packs them in cells for the worker of their key."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from sase.runtime.kernels.sequences import Ints
 from sase.runtime.operator.cells import Dealing, dealt, opened
 from sase.runtime.operator.expressions import Expressions, Tree, Value, ticks
 from sase.runtime.operator.matcher import Task
+from sase.runtime.operator.memory import keep_memory
+from sase.runtime.operator.row_groups import in_batches
 
 SPAN, CELL = "_sase_span", "_sase_cell"
 """The columns in which a row says what to read, or has events that somebody has read. No event has them: what a query
 reads under these names is no such thing."""
-BATCH = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def present(task: Task, wanted: Iterable[str], batches: Iterator[pa.RecordBatch]
 
 def read_and_dealt(dealing: Dealing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Events of spans, in cells."""
+    keep_memory()
     for batch in batches:
         fields = [field for field in batch.schema if field.name != SPAN]
         for cell in batch.column(SPAN):
@@ -158,10 +161,9 @@ class _Reader:
                 f"{file.path} has changed since its times were looked up: run the query again, "
                 "or with --strategy scan=spark"
             )
-        names, words = list(self.reading.reads), list(self.reading.words)
+        words = self.reading.words
         with pq.ParquetFile(file.path, read_dictionary=words) as opened:
-            for group in groups:  # one at a time: a batch of two would be copied together
-                yield from opened.iter_batches(BATCH, [group], columns=names, use_threads=False)
+            yield from in_batches(opened, groups, self.reading.reads, words)
 
     def made(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Of what is in reach of the span, what may take part."""

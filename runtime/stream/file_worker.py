@@ -21,7 +21,8 @@ from sase.runtime.io.footers import row_groups
 from sase.runtime.io.readers import complete, is_as_written
 from sase.runtime.kernels.murmur import murmur3
 from sase.runtime.operator.expressions import Expressions, Tree, Value
-from sase.runtime.operator.reading import BATCH, how_many, is_true, truths, whole
+from sase.runtime.operator.reading import how_many, is_true, truths, whole
+from sase.runtime.operator.row_groups import in_batches
 
 
 @dataclass(frozen=True)
@@ -97,19 +98,18 @@ class FileReader:
         expressions = Expressions()
         words = [columns.names[name] for name in reading.words if name in columns.names]
         with pq.ParquetFile(path, read_dictionary=words, coerce_int96_timestamp_unit="us") as file:
-            for group in range(file.num_row_groups):  # one at a time: a batch of two would be copied together
-                for batch in file.iter_batches(BATCH, [group], columns=list(columns.names.values()), use_threads=False):
-                    self.events += batch.num_rows
-                    found, rows = _those(columns.of(batch), batch.num_rows, there, expressions)
-                    if rows:
-                        self._note(found[reading.type])
-                        self._tell(expressions.over(found).value(at))
-                        # Events of other types go first: nothing else is computed of them.
-                        found, rows = _those(found, rows, (ours,), expressions)
-                    if rows:
-                        found, rows = _those(found, rows, where, expressions)
-                    if rows:
-                        yield self._made(found, rows, expressions, made)
+            for batch in in_batches(file, range(file.num_row_groups), list(columns.names.values()), words):
+                self.events += batch.num_rows
+                found, rows = _those(columns.of(batch), batch.num_rows, there, expressions)
+                if rows:
+                    self._note(found[reading.type])
+                    self._tell(expressions.over(found).value(at))
+                    # Events of other types go first: nothing else is computed of them.
+                    found, rows = _those(found, rows, (ours,), expressions)
+                if rows:
+                    found, rows = _those(found, rows, where, expressions)
+                if rows:
+                    yield self._made(found, rows, expressions, made)
 
     def _made(
         self, columns: Mapping[str, pa.Array], rows: int, expressions: Expressions, made: Mapping[str, Tree]

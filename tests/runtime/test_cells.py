@@ -97,6 +97,15 @@ def test_rows_of_a_key_are_dealt_to_one_place(
     assert sorted(map(str, sent)) == sorted(str(row) for rows in there.values() for row in rows)
 
 
+def test_wide_rows_are_dealt_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells, "_TOGETHER", 1 << 16)
+    rows = pa.record_batch({"n": pa.array(range(1000)), "text": pa.array([f"{n:01000}" for n in range(1000)])})
+    found = list(dealt(Dealing(("n",), (0, 1), True), [rows]))
+    assert len(found) > 5 and all(batch.nbytes < 4 << 16 for batch in found)
+    tables = [opened(cell.as_buffer()) for batch in found for cell in batch.column("cell")]
+    assert sorted(pa.concat_tables(tables).column("n").to_pylist()) == list(range(1000))
+
+
 def test_nothing_is_dealt_of_nothing() -> None:
     schema = pa.schema({"n": pa.int64()})
     none = pa.RecordBatch.from_pylist([], schema)

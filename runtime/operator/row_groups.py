@@ -1,0 +1,39 @@
+"""Rows of a Parquet file, in batches that a worker has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+MOST_ROWS = 1 << 18
+MOST_BYTES = 32 << 20
+"""About what a batch may hold, if its rows are wide."""
+LOOK = 1 << 10
+"""Rows that are read to see how wide they are. A footer knows no more than what a column takes where each text is
+written down once."""
+
+
+def in_batches(
+    file: pq.ParquetFile, groups: Iterable[int], names: Sequence[str], words: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The columns of these row groups. `words` are read as dictionaries, and so are narrow.
+
+    One row group at a time: a batch of two would be copied together.
+    """
+    schema, rows = file.schema_arrow, MOST_ROWS
+    texts = [name for name in names if name not in words and not pa.types.is_primitive(schema.field(name).type)]
+    for at, group in enumerate(groups):
+        if texts and at == 0:
+            first = file.iter_batches(LOOK, [group], columns=texts, use_threads=False)
+            rows = min([rows, *map(enough, first)][:2])
+        for batch in file.iter_batches(rows, [group], columns=list(names), use_threads=False):
+            yield batch
+            if texts:
+                rows = min(rows, enough(batch))
+
+
+def enough(batch: pa.RecordBatch) -> int:
+    """As many rows as that take about as much room as a batch may."""
+    return max(LOOK, MOST_BYTES * int(batch.num_rows) // max(1, int(batch.nbytes)))
