@@ -145,7 +145,7 @@ def _large(scale: Scale) -> Iterator[Measurement]:
         contenders = tuple(Contender(peer, peer, stream, Shape()) for peer in ("sase", "flink"))
         yield Race(f"targets-large-flink-{v1}", contenders, scale.rounds(5), limit)
     alone = Contender("sase", "sase", Stream(all_relevant, v1=10_000, types=4), Shape(negations=(2,)))
-    yield Cores("targets-large-cores", alone, scale.rounds(3), limit)
+    yield Cores("targets-large-cores", alone, scale.rounds(5), limit)
     crowded = Contender("sase", "sase", Stream(most, v1=2, types=4), Shape(window=100, negations=(2,)))
     yield WorkerMemory("targets-memory-crowded", crowded, limit)
     mixed = replace(crowded, source=replace(crowded.source, mixed=True))

@@ -1,11 +1,10 @@
 """The order of rows by (code, time): where events that arrive in any order become groups in the order of time.
 
 A comparison sort does not know what is common here: few groups against rows, and time that rises but for the places
-where one block of a shuffle ends and the next begins. So rows are numbered by group, spread over the groups by
-counting, which keeps their order, and within a group the runs that are there already are merged. That is one pass over
-the rows for each doubling of the runs, and none for a group that has come in order. Codes that lie close together are
-numbers of groups already, of which some may be empty; others are numbered with a hash table, which takes as long as all
-the rest.
+where one block of a shuffle ends and the next begins. So rows are spread over buckets by counting, which keeps their
+order. Codes that lie close together have a bucket each. Others, as hashes are, share one with those that have the same
+first bits, a few rows in all. What has come in order stays, short buckets are sorted by insertion, and in long ones the
+runs that are there already are merged: one pass over the rows for each doubling of the runs.
 
 Without numba it is numpy's `lexsort`, which gives the same order.
 """
@@ -32,12 +31,14 @@ class SortKey:
     nulls_first: bool = True
 
 
-_MIX = 0x1E3779B97F4A7C15
-"""2^64 over the golden ratio, less its highest bit: near and far codes are spread over the table alike."""
-
-
 _CLOSE = 2
-"""How many numbers of groups may be reserved for each row."""
+"""How many buckets there may be for each row, if none is shared."""
+_ROOM = 16
+"""Rows for a bucket that is shared, on average: fewer would be sorted faster, and counted more slowly."""
+_SHORT = 48
+"""Rows that are sorted by insertion."""
+_RUN = 16
+"""Rows that are, before they are merged with others."""
 
 
 def sorting(code: Ints, time: Ints, jit: bool = True) -> Ints:
@@ -45,96 +46,94 @@ def sorting(code: Ints, time: Ints, jit: bool = True) -> Ints:
     compiled = _compiled() if jit and os.environ.get("SASE_JIT") != "0" else None
     if compiled is None:
         return np.lexsort((time, code)).astype(np.int64, copy=False)
-    number, spread = compiled
-    code, time = np.ascontiguousarray(code), np.ascontiguousarray(time)
     low, high = (int(code.min()), int(code.max())) if len(code) else (0, 0)
-    if high - low <= _CLOSE * len(code):
-        group = (code - low).astype(np.int32)
-        rank = np.arange(high - low + 1)
-    else:
-        group = np.empty(len(code), np.int32)
-        codes = number(code, group)
-        rank = np.empty(len(codes), np.int64)
-        rank[np.argsort(codes)] = np.arange(len(codes))
-    order: Ints = spread(group, rank, time)
+    bits = 0 if high - low <= _CLOSE * len(code) else max(1, (len(code) // _ROOM).bit_length())
+    shift = (high - low).bit_length() - bits if bits else 0
+    buckets = ((high - low) >> shift) + 1
+    order: Ints = compiled(np.ascontiguousarray(code), np.ascontiguousarray(time), low, shift, buckets)
     return order
 
 
-def number(code: Ints, group: Any) -> Ints:
-    """Fills in a number from 0 for each row, in the order in which codes first occur; returns the codes."""
-    shift = 64 - 10
-    slots = np.full(1 << 10, -1, np.int32)
-    codes = np.empty(1 << 9, np.int64)
-    known = 0
-    last, last_group = np.int64(0), np.int32(-1)
-    for row in range(len(code)):
-        value = code[row]
-        if last_group >= 0 and value == last:
-            group[row] = last_group
-            continue
-        at = (np.uint64(value) * np.uint64(_MIX)) >> np.uint64(shift)
-        found = slots[at]
-        while found >= 0 and codes[found] != value:
-            at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
-            found = slots[at]
-        if found < 0:
-            if known == len(codes):
-                longer = np.empty(2 * known, np.int64)
-                longer[:known] = codes
-                codes = longer
-                shift -= 1
-                slots = np.full(4 * known, -1, np.int32)
-                for each in range(known):
-                    at = (np.uint64(codes[each]) * np.uint64(_MIX)) >> np.uint64(shift)
-                    while slots[at] >= 0:
-                        at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
-                    slots[at] = each
-                at = (np.uint64(value) * np.uint64(_MIX)) >> np.uint64(shift)
-                while slots[at] >= 0:
-                    at = (at + np.uint64(1)) & np.uint64(len(slots) - 1)
-            found = np.int32(known)
-            codes[known] = value
-            slots[at] = found
-            known += 1
-        group[row] = found
-        last, last_group = value, found
-    return codes[:known].copy()
-
-
-def spread(group: Any, rank: Ints, time: Ints) -> Ints:
-    """The rows by rank of their group, and in a group by time."""
-    rows, groups = len(group), len(rank)
-    end = np.zeros(groups + 1, np.int64)
+def spread(code: Ints, time: Ints, low: int, shift: int, buckets: int) -> Ints:
+    """The rows by code and time. Each bucket has the codes that are alike but for their last `shift` bits, counted from
+    the lowest code."""
+    rows, least, last = len(code), np.uint64(low), np.uint64(shift)
+    end = np.zeros(buckets + 1, np.int64)
     for row in range(rows):
-        end[rank[group[row]] + 1] += 1
-    for each in range(groups):
+        end[((np.uint64(code[row]) - least) >> last) + np.uint64(1)] += 1
+    for each in range(buckets):
         end[each + 1] += end[each]
     order, moment = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    for row in range(rows):
-        each = rank[group[row]]
-        at = end[each]
-        end[each] = at + 1
-        order[at] = row
-        moment[at] = time[row]
-    # end[g] is now the end of group g
+    if shift == 0:
+        for row in range(rows):
+            bucket = np.uint64(code[row]) - least
+            at = end[bucket]
+            end[bucket] = at + 1
+            order[at], moment[at] = row, time[row]
+        known = moment  # a bucket has one code, and its rows are in order if their moments are
+    else:
+        known = np.empty(rows, np.int64)
+        for row in range(rows):
+            bucket = (np.uint64(code[row]) - least) >> last
+            at = end[bucket]
+            end[bucket] = at + 1
+            order[at], moment[at], known[at] = row, time[row], code[row]
+    # end[b] is now the end of bucket b
     begin = 0
-    other_order, other_moment = np.empty(0, np.int64), np.empty(0, np.int64)
-    for each in range(groups):
+    room, more_room = np.empty(0, np.int64), np.empty(0, np.int64)
+    for each in range(buckets):
         stop = end[each]
         at = begin + 1
-        while at < stop and moment[at - 1] <= moment[at]:
+        while at < stop and (
+            known[at - 1] < known[at] or (known[at - 1] == known[at] and moment[at - 1] <= moment[at])
+        ):
             at += 1
         if at < stop:
-            if len(other_order) < stop - begin:
-                other_order, other_moment = np.empty(stop - begin, np.int64), np.empty(stop - begin, np.int64)
-            merge_runs(order[begin:stop], moment[begin:stop], other_order, other_moment)
+            alike = begin + 1 if shift else stop
+            while alike < stop and known[alike] == known[begin]:
+                alike += 1
+            if len(room) < stop - begin:
+                room, more_room = np.empty(stop - begin, np.int64), np.empty(stop - begin, np.int64)
+            if alike == stop:
+                merge_runs(order[begin:stop], moment[begin:stop], room, more_room)
+            elif stop - begin <= _SHORT:
+                insert(order[begin:stop], known[begin:stop], moment[begin:stop])
+            else:
+                merge_runs(order[begin:stop], known[begin:stop], room, more_room)
+                for at in range(begin, stop):
+                    known[at], moment[at] = code[order[at]], time[order[at]]
+                first = begin
+                for at in range(begin + 1, stop + 1):
+                    if at == stop or known[at] != known[first]:
+                        merge_runs(order[first:at], moment[first:at], room, more_room)
+                        first = at
         begin = stop
     return order
 
 
+def insert(order: Ints, code: Ints, moment: Ints) -> None:
+    """Sorts a few rows by code and moment in place, stable."""
+    for row in range(1, len(order)):
+        number, key, when = order[row], code[row], moment[row]
+        at = row
+        while at > 0 and (code[at - 1] > key or (code[at - 1] == key and moment[at - 1] > when)):
+            order[at], code[at], moment[at] = order[at - 1], code[at - 1], moment[at - 1]
+            at -= 1
+        order[at], code[at], moment[at] = number, key, when
+
+
 def merge_runs(order: Ints, moment: Ints, other_order: Ints, other_moment: Ints) -> None:
-    """Sorts by moment in place, stable: merges neighbouring runs until there is one."""
+    """Sorts the order by moment, stable: merges neighbouring runs until there is one. Afterwards, what stands in the
+    three others says nothing."""
     rows = len(order)
+    for begin in range(0, rows, _RUN):
+        for row in range(begin + 1, min(begin + _RUN, rows)):
+            number, when = order[row], moment[row]
+            at = row
+            while at > begin and moment[at - 1] > when:
+                order[at], moment[at] = order[at - 1], moment[at - 1]
+                at -= 1
+            order[at], moment[at] = number, when
     source_order, source, target_order, target = order, moment, other_order, other_moment
     swapped = False
     while True:
@@ -178,15 +177,16 @@ def merge_runs(order: Ints, moment: Ints, other_order: Ints, other_moment: Ints)
 
 
 @cache
-def _compiled() -> tuple[Any, Any] | None:
+def _compiled() -> Any | None:
     """In machine code, from numba's cache but for the first time; None without numba."""
     try:
         import numba
         from numba.extending import register_jitable
     except ImportError:
         return None
-    register_jitable(merge_runs)
+    for part in (merge_runs, insert):
+        register_jitable(part)
     types: Any = numba.types
     given = types.Array(types.int64, 1, "C", readonly=True)
-    ints, numbers = types.Array(types.int64, 1, "C"), types.Array(types.int32, 1, "C")
-    return in_machine_code(number, ints(given, numbers)), in_machine_code(spread, ints(numbers, ints, given))
+    number = types.int64
+    return in_machine_code(spread, types.Array(number, 1, "C")(given, given, number, number, number))
