@@ -20,9 +20,9 @@ CELL_BYTES = 128 << 10
 """About how much a cell holds."""
 WIDE = b"wide"
 """Marks a column of 64-bit integers that is on its way in fewer bits."""
-_TOGETHER = 32 << 20
-"""About how many bytes of events are dealt out at a time, of which there are then three or four copies, and which
-Spark gets in one Arrow batch. Of less, cells would be small."""
+_TOGETHER = (8 << 20, 32 << 20)
+"""The least and the most bytes of events that are dealt out at a time, of which there are then three copies. Of less,
+cells would be small; more come one by one from memory that is far away."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,13 @@ class Dealing:
 def dealt(dealing: Dealing, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of (place, cell) for all rows of the batches."""
     waiting: list[pa.RecordBatch] = []
-    size = 0
+    size, (least, most) = 0, _TOGETHER
+    enough = min(most, max(least, len(dealing.places) * CELL_BYTES))
     for batch in batches:
-        for part in cut(batch, _TOGETHER):
+        for part in cut(batch, enough):
             waiting.append(part)
             size += part.nbytes
-            if size >= _TOGETHER:
+            if size >= enough:
                 yield _dealt(dealing, waiting)
                 waiting, size = [], 0
     if any(batch.num_rows for batch in waiting):

@@ -70,7 +70,7 @@ def test_rows_of_a_key_are_dealt_to_one_place(
 ) -> None:
     """By several workers, to some of which all numbers come small."""
     monkeypatch.setattr(cells, "CELL_BYTES", 64)
-    monkeypatch.setattr(cells, "_TOGETHER", 1024)
+    monkeypatch.setattr(cells, "_TOGETHER", (1024, 1024))
     random = Random(f"{by}{places}")
     schema = pa.schema({"n": pa.int64(), "word": pa.string(), "small": pa.int32(), "number": pa.int64()})
     there = defaultdict[int, list[dict[str, Any]]](list)
@@ -98,7 +98,7 @@ def test_rows_of_a_key_are_dealt_to_one_place(
 
 
 def test_wide_rows_are_dealt_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cells, "_TOGETHER", 1 << 16)
+    monkeypatch.setattr(cells, "_TOGETHER", (1 << 16, 1 << 16))
     rows = pa.record_batch({"n": pa.array(range(1000)), "text": pa.array([f"{n:01000}" for n in range(1000)])})
     found = list(dealt(Dealing(("n",), (0, 1), True), [rows]))
     assert len(found) > 5 and all(batch.nbytes < 4 << 16 for batch in found)
