@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ def buckets(rows: DataFrame) -> int | None:
         return None
     relation = None
     for node in nodes(execution(rows).analyzed()):
-        if node.nodeName() not in IN_PLACE:
+        if node.nodeName() not in IN_PLACE or not node.subqueries().isEmpty():
             return None
         relation = node if node.nodeName() == "LogicalRelation" else relation
     table = relation.catalogTable() if relation is not None else None
@@ -57,26 +57,39 @@ def are_together(rows: DataFrame, keys: Sequence[str]) -> bool:
     events have gone by no other keys, and each has stayed where it was found."""
     if is_remote():
         return False
-    above, node = [], execution(rows).analyzed()
-    while node.nodeName() in IN_PLACE and node.children().size() == 1:
-        above.append(node)
-        node = node.children().head()
-    if node.nodeName() != "MapInArrow" or node.functionExpr().name() != WORKER:
+    above, worker = _above(execution(rows).analyzed(), IN_PLACE)
+    if worker.nodeName() != "MapInArrow" or worker.functionExpr().name() != WORKER:
         return False
-    columns = {column.exprId().id(): column_of(column.name()) for column in elements(node.output())}
-    keys_of = elements(execution(rows.select(*keys)).analyzed().projectList())
-    made = [_followed(above, _Place(key.exprId().id())) for key in keys_of]
+    columns = {column.exprId().id(): column_of(column.name()) for column in elements(worker.output())}
+    asked = elements(execution(rows.select(*keys)).analyzed().projectList())
+    made = [_followed(above, _Place(key.exprId().id())) for key in asked]
     named = {columns.get(place.column) for place in made if place is not None and not place.inside}
-    below, node = [], node.children().head()
-    given = {column.name(): column.exprId().id() for column in elements(node.output())}
-    while node.nodeName() in ("Project", "Sort"):
-        below.append(node)
-        node = node.children().head()
-    if node.nodeName() != "RepartitionByExpression":
+    given = worker.children().head()
+    below, shuffle = _above(given, {"Project", "Sort"})
+    if shuffle.nodeName() != "RepartitionByExpression":
         return False
-    known = [_followed(below, _Place(given[name])) for name in named if name in given]
-    by = [key.exprId().id() for key in elements(node.partitionExpressions())]
-    return bool(by) and by[-2:] == 2 * by[:1] and {_Place(key) for key in by} <= set(known)
+    places = zip(_names(given), elements(given.output()), strict=True)
+    known = {_followed(below, _Place(column.exprId().id())) for name, column in places if name in named}
+    by = [_read(key, ()) for key in elements(shuffle.partitionExpressions())]
+    return None not in by and by[-2:] == 2 * by[:1] and known.issuperset(by)
+
+
+def _above(node: Any, names: Collection[str]) -> tuple[list[Any], Any]:
+    """The nodes of these names, from the uppermost one on, and the first that is none of them. One with a subquery is
+    none: Spark makes a join of it."""
+    found = []
+    while node.nodeName() in names and node.children().size() == 1 and node.subqueries().isEmpty():
+        found.append(node)
+        node = node.children().head()
+    return found, node
+
+
+def _names(node: Any) -> list[str]:
+    """Of the columns that a worker is given, which may have come with numbers in their place."""
+    names = [column.name() for column in elements(node.output())]
+    if names != [str(at) for at in range(len(names))] or node.nodeName() != "Project":
+        return names
+    return [(each.child() if each.nodeName() == "Alias" else each).name() for each in elements(node.projectList())]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import sase
@@ -106,8 +106,15 @@ FROM_ELSEWHERE: dict[str, Callable[[DataFrame], DataFrame]] = {
     "twice": lambda matches: matches.union(matches),
     "once": lambda matches: matches.distinct(),
     "dealt out": lambda matches: matches.repartition(3),
+    "with those of a place": lambda matches: matches.where(_is_listed(matches)),
     "told anew": lambda matches: matches.mapInArrow(lambda batches: batches, matches.schema),
 }
+
+
+def _is_listed(matches: DataFrame) -> Column:
+    """A subquery, of which Spark makes a join."""
+    matches.sparkSession.createDataFrame([("x",), ("y",)], "place string").createOrReplaceTempView("listed")
+    return F.expr("place IN (SELECT place FROM listed)")
 
 
 @pytest.mark.parametrize("way", [*FROM_ONE_PLACE, *FROM_ELSEWHERE])
@@ -128,6 +135,22 @@ def test_matches_may_be_in_one_place_already(spark: SparkSession, way: str) -> N
 )
 def test_matches_of_some_of_the_keys_are(spark: SparkSession, first: str, second: str, shuffles: int) -> None:
     assert first_and_second(spark, (first, second), "as they are") == shuffles
+
+
+def test_columns_that_come_with_numbers_are_known_by_their_names(spark: SparkSession) -> None:
+    rows = [("AB"[at % 2], at, each, each % 3, "n") for each in range(KEYS) for at in range(12)]
+    events = spark.createDataFrame(rows, "type string, ts bigint, id bigint, `1` bigint, `user-name` string")
+    types = {"ts": "bigint", "id": "bigint", "1": "bigint", "user-name": "string"}
+    made = "RETURN EVENT M(b.ts AS ts, a.id AS id, a.`1` AS chan, b.`user-name` AS who)"
+    first = sase.compile(
+        f"EVENT SEQ(A a, B b) WHERE [id] WITHIN 2 {made}", sase.Catalog(types={"A": types, "B": types})
+    )
+    catalog = sase.Catalog(types={"M": {"ts": "bigint", "id": "bigint", "chan": "bigint", "who": "string"}})
+    for key, shuffles in (("id", 1), ("chan", 2)):
+        found = sase.compile(AGAIN.format(key), catalog).run(first.run(events))
+        plan = found._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("RepartitionByExpression") == shuffles, key
+        assert len(found.collect()) > KEYS
 
 
 def test_matches_of_what_spark_has_sorted_are_in_one_place(spark: SparkSession) -> None:
