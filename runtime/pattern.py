@@ -124,9 +124,21 @@ class Totals(Pattern):
     totals: tuple[Total, ...] = ()
 
 
+WORKER = "scan_and_construct"
+"""What makes matches of events goes by this name in Spark's plans."""
+
+
 def match_column(variable: str, column: str) -> str:
     """The column of a match, as a worker hands it over: `x.id` for x's id, and never one name for two of them."""
     return f"{variable_column(variable)}.{column}"
+
+
+def column_of(match_column: str) -> str | None:
+    """Whose column it is, without the variable; None if it is none of an event."""
+    if match_column.startswith("`"):
+        return None
+    _, dot, column = match_column.partition(".")
+    return column if dot else None
 
 
 def variable_column(variable: str) -> str:

@@ -91,7 +91,8 @@ def in_workers(
     cores = read.sparkSession.sparkContext.defaultParallelism
     found, by = spans(groups, back, ahead, cores), None
     if found is None and slice is None and keys:
-        by = some.select(*keys).columns  # what they are in SQL may have quotes
+        in_quotes = {quoted(field.name): field.name for field in schema}
+        by = [in_quotes.get(key, key) for key in keys]
         found = shares(groups, cores) if may_go_in_cells(some, by) else None
     if found is None:
         return None

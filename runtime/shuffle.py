@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.io.plans import IN_PLACE, execution, nodes
+from sase.runtime.io.plans import IN_PLACE, elements, execution, nodes
+from sase.runtime.pattern import WORKER, column_of
 from sase.runtime.session import KEEP_BUCKETS
 
 
@@ -17,8 +22,11 @@ def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFr
     split its largest partitions, as no operator of its own needs the partitions any more: but a worker does. Only in a
     session that scans buckets in any case, as those that sase starts do, a bucketed table is as the worker needs it.
 
-    For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own.
+    For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own. Matches
+    of a query that has gone by these keys, or some of them, are where they have to be already.
     """
+    if partitions is None and are_together(rows, keys):
+        return rows
     found = buckets(rows) if partitions is None else None
     if found:
         return rows.repartition(found, *keys)  # left out if they are buckets of these keys, and right if they are not
@@ -32,10 +40,87 @@ def buckets(rows: DataFrame) -> int | None:
         return None
     relation = None
     for node in nodes(execution(rows).analyzed()):
-        if node.nodeName() not in IN_PLACE:
+        if node.nodeName() not in IN_PLACE or not node.subqueries().isEmpty():
             return None
         relation = node if node.nodeName() == "LogicalRelation" else relation
     table = relation.catalogTable() if relation is not None else None
     if table is None or table.isEmpty() or table.get().bucketSpec().isEmpty():
         return None
     return int(table.get().bucketSpec().get().numBuckets())
+
+
+# ---- matches of an earlier query ------------------------------------------------------------------
+
+
+def are_together(rows: DataFrame, keys: Sequence[str]) -> bool:
+    """Whether rows that agree on the keys are in one partition, as they were made of the matches of one query whose
+    events have gone by no other keys, and each has stayed where it was found."""
+    if is_remote():
+        return False
+    above, worker = _above(execution(rows).analyzed(), IN_PLACE)
+    if worker.nodeName() != "MapInArrow" or worker.functionExpr().name() != WORKER:
+        return False
+    columns = {column.exprId().id(): column_of(column.name()) for column in elements(worker.output())}
+    asked = elements(execution(rows.select(*keys)).analyzed().projectList())
+    made = [_followed(above, _Place(key.exprId().id())) for key in asked]
+    named = {columns.get(place.column) for place in made if place is not None and not place.inside}
+    given = worker.children().head()
+    below, shuffle = _above(given, {"Project", "Sort"})
+    if shuffle.nodeName() != "RepartitionByExpression":
+        return False
+    places = zip(_names(given), elements(given.output()), strict=True)
+    known = {_followed(below, _Place(column.exprId().id())) for name, column in places if name in named}
+    by = [_read(key, ()) for key in elements(shuffle.partitionExpressions())]
+    return None not in by and by[-2:] == 2 * by[:1] and known.issuperset(by)
+
+
+def _above(node: Any, names: Collection[str]) -> tuple[list[Any], Any]:
+    """The nodes of these names, from the uppermost one on, and the first that is none of them. One with a subquery is
+    none: Spark makes a join of it."""
+    found = []
+    while node.nodeName() in names and node.children().size() == 1 and node.subqueries().isEmpty():
+        found.append(node)
+        node = node.children().head()
+    return found, node
+
+
+def _names(node: Any) -> list[str]:
+    """Of the columns that a worker is given, which may have come with numbers in their place."""
+    names = [column.name() for column in elements(node.output())]
+    if names != [str(at) for at in range(len(names))] or node.nodeName() != "Project":
+        return names
+    return [(each.child() if each.nodeName() == "Alias" else each).name() for each in elements(node.projectList())]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A column, or a field of a struct, the outermost one last."""
+
+    column: int
+    inside: tuple[int, ...] = ()
+
+
+def _followed(projects: Sequence[Any], place: _Place) -> _Place | None:
+    """What the value is in what these nodes read, of which the first is computed last; None if it is made anew."""
+    for node in projects:
+        if node.nodeName() == "Project":
+            ours = (each for each in elements(node.projectList()) if each.exprId().id() == place.column)
+            found = next((_read(each, place.inside) for each in ours), None)
+            if found is None:
+                return None
+            place = found
+    return place
+
+
+def _read(expression: Any, inside: tuple[int, ...]) -> _Place | None:
+    match expression.getClass().getSimpleName():
+        case "AttributeReference":
+            return _Place(expression.exprId().id(), inside)
+        case "Alias":
+            return _read(expression.child(), inside)
+        case "GetStructField":
+            return _read(expression.child(), (*inside, expression.ordinal()))
+        case "CreateNamedStruct" if inside:
+            return _read(expression.valExprs().apply(inside[-1]), inside[:-1])
+        case _:
+            return None

@@ -20,7 +20,7 @@ from sase.runtime.executors import from_package
 from sase.runtime.operator.arrivals import Arriving
 from sase.runtime.operator.construction import construction
 from sase.runtime.operator.matcher import Task
-from sase.runtime.pattern import Combination, Furthest, Pattern, Totals, match_column, variable_column
+from sase.runtime.pattern import WORKER, Combination, Furthest, Pattern, Totals, match_column, variable_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -153,6 +153,7 @@ def scan_and_construct(
         run = load()
         yield from run(pickle.loads(task), batches, tell)
 
+    worker.__name__ = WORKER
     return worker
 
 

@@ -6,11 +6,12 @@ about what is below: nobody but the worker needs the partitions, and Spark does 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import sase
 from sase.runtime.session import KEEP_BUCKETS
@@ -90,6 +91,85 @@ def test_tables_in_buckets_of_the_key_need_no_shuffle_where_buckets_are_kept(
 def test_joins_on_the_key_that_turn_out_to_be_small(spark: SparkSession, tables: None, way: str) -> None:
     with settings(spark, **ONE_FILE_A_TASK, **JOINED_LATE):
         assert len(found(spark, way, spark.table("plain").join(spark.table("places"), "id")).collect()) == KEYS
+
+
+TYPES = {"ts": "bigint", "id": "bigint", "place": "string"}
+PAIRS = "EVENT SEQ(A a, B b) WHERE [{}] WITHIN 2 RETURN EVENT M(b.ts AS ts, a.id AS id, b.place AS place)"
+AGAIN = "EVENT SEQ(M x, M y) WHERE [{}] WITHIN 10 RETURN x.id, x.ts AS first, y.ts AS last"
+FROM_ONE_PLACE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "as they are": lambda matches: matches,
+    "some of them": lambda matches: matches.where("ts > 3").select("place", "id", "ts", "type").where("id <> 7"),
+    "inside of others": lambda matches: matches.selectExpr("struct(ts, struct(*) AS m) AS n").selectExpr("n.m.*"),
+}
+FROM_ELSEWHERE: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "of another key": lambda matches: matches.withColumn("id", F.expr("id div 2")),
+    "twice": lambda matches: matches.union(matches),
+    "once": lambda matches: matches.distinct(),
+    "dealt out": lambda matches: matches.repartition(3),
+    "with those of a place": lambda matches: matches.where(_is_listed(matches)),
+    "told anew": lambda matches: matches.mapInArrow(lambda batches: batches, matches.schema),
+}
+
+
+def _is_listed(matches: DataFrame) -> Column:
+    """A subquery, of which Spark makes a join."""
+    matches.sparkSession.createDataFrame([("x",), ("y",)], "place string").createOrReplaceTempView("listed")
+    return F.expr("place IN (SELECT place FROM listed)")
+
+
+@pytest.mark.parametrize("way", [*FROM_ONE_PLACE, *FROM_ELSEWHERE])
+def test_matches_may_be_in_one_place_already(spark: SparkSession, way: str) -> None:
+    shuffles = first_and_second(spark, ("id", "id"), way)
+    assert shuffles == (1 if way in FROM_ONE_PLACE else 2 if way != "twice" else 3)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shuffles"),
+    [
+        ("id", "id, place", 1),
+        ("id, place", "id, place", 1),
+        ("id, place", "id", 2),
+        ("place", "id", 2),
+        ("id", "place", 2),
+    ],
+)
+def test_matches_of_some_of_the_keys_are(spark: SparkSession, first: str, second: str, shuffles: int) -> None:
+    assert first_and_second(spark, (first, second), "as they are") == shuffles
+
+
+def test_columns_that_come_with_numbers_are_known_by_their_names(spark: SparkSession) -> None:
+    rows = [("AB"[at % 2], at, each, each % 3, "n") for each in range(KEYS) for at in range(12)]
+    events = spark.createDataFrame(rows, "type string, ts bigint, id bigint, `1` bigint, `user-name` string")
+    types = {"ts": "bigint", "id": "bigint", "1": "bigint", "user-name": "string"}
+    made = "RETURN EVENT M(b.ts AS ts, a.id AS id, a.`1` AS chan, b.`user-name` AS who)"
+    first = sase.compile(
+        f"EVENT SEQ(A a, B b) WHERE [id] WITHIN 2 {made}", sase.Catalog(types={"A": types, "B": types})
+    )
+    catalog = sase.Catalog(types={"M": {"ts": "bigint", "id": "bigint", "chan": "bigint", "who": "string"}})
+    for key, shuffles in (("id", 1), ("chan", 2)):
+        found = sase.compile(AGAIN.format(key), catalog).run(first.run(events))
+        plan = found._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("RepartitionByExpression") == shuffles, key
+        assert len(found.collect()) > KEYS
+
+
+def test_matches_of_what_spark_has_sorted_are_in_one_place(spark: SparkSession) -> None:
+    assert first_and_second(spark, ("id, place", "id, place"), "as they are", sort="spark") == 1
+
+
+def first_and_second(spark: SparkSession, keys: tuple[str, str], way: str, sort: str = "worker") -> int:
+    """How often the events of the first of two queries are shuffled, and its matches for the second one. The answer is
+    the same as if nobody knew where these come from."""
+    rows = [("AB"[at % 2], at, each, "xyz"[each % 3]) for each in range(KEYS) for at in range(12)]
+    events = spark.createDataFrame(rows, "type string, ts bigint, id bigint, place string")
+    first = sase.compile(PAIRS.format(keys[0]), sase.Catalog(types={"A": TYPES, "B": TYPES}), sort=sort)
+    matches = {**FROM_ONE_PLACE, **FROM_ELSEWHERE}[way](first.run(events))
+    second = sase.compile(AGAIN.format(keys[1]), sase.Catalog(types={"M": TYPES}), sort=sort)
+    answer, told = second.run(matches), spark.createDataFrame(matches.toArrow())
+    expected = sorted(map(tuple, second.run(told).collect()))
+    assert sorted(map(tuple, answer.collect())) == expected and len(expected) > KEYS
+    plan = answer._jdf.queryExecution().optimizedPlan().toString()
+    return plan.count("RepartitionByExpression")
 
 
 def found(spark: SparkSession, way: str, events: DataFrame) -> DataFrame:

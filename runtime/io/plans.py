@@ -22,6 +22,11 @@ def nodes(plan: Any) -> Iterator[Any]:
         yield from nodes(children.apply(number))
 
 
+def elements(sequence: Any) -> list[Any]:
+    """Of one of Scala's."""
+    return [sequence.apply(at) for at in range(sequence.size())]
+
+
 def knows_files(frame: DataFrame) -> bool:
     """Whether Spark can say of each row in which file it is, in a hidden column `_metadata`. (Asked for in vain, it
     would log an error. A node that makes rows anew says that it has what is hidden in those that it reads.)"""

@@ -3,8 +3,9 @@
 A comparison sort does not know what is common here: few groups against rows, and time that rises but for the places
 where one block of a shuffle ends and the next begins. So rows are spread over buckets by counting, which keeps their
 order. Codes that lie close together have a bucket each. Others, as hashes are, share one with those that have the same
-first bits, a few rows in all. What has come in order stays, short buckets are sorted by insertion, and in long ones the
-runs that are there already are merged: one pass over the rows for each doubling of the runs.
+first bits, a few rows in all; where these turn out to be many, they are spread again. What has come in order stays,
+short buckets are sorted by insertion, and in long ones of one code the runs that are there already are merged: one pass
+over the rows for each doubling of the runs.
 
 Without numba it is numpy's `lexsort`, which gives the same order.
 """
@@ -99,16 +100,52 @@ def spread(code: Ints, time: Ints, low: int, shift: int, buckets: int) -> Ints:
             elif stop - begin <= _SHORT:
                 insert(order[begin:stop], known[begin:stop], moment[begin:stop])
             else:
-                merge_runs(order[begin:stop], known[begin:stop], room, more_room)
-                for at in range(begin, stop):
-                    known[at], moment[at] = code[order[at]], time[order[at]]
-                first = begin
-                for at in range(begin + 1, stop + 1):
-                    if at == stop or known[at] != known[first]:
-                        merge_runs(order[first:at], moment[first:at], room, more_room)
-                        first = at
+                set_apart(order[begin:stop], known[begin:stop], moment[begin:stop], room, more_room)
         begin = stop
     return order
+
+
+def set_apart(order: Ints, code: Ints, moment: Ints, room: Ints, more_room: Ints) -> None:
+    """Sorts many rows of a bucket by code and moment, stable: they are spread again, by what their codes are between.
+    So one code that is far from the others costs them one pass. Afterwards, what stands in the others says nothing."""
+    others = np.empty(len(order), np.int64)
+    todo = [(0, len(order))]
+    while len(todo):
+        begin, stop = todo.pop()
+        low = high = code[begin]
+        in_order = True
+        for at in range(begin + 1, stop):
+            low, high = min(low, code[at]), max(high, code[at])
+            if code[at - 1] > code[at] or (code[at - 1] == code[at] and moment[at - 1] > moment[at]):
+                in_order = False
+        if in_order:
+            continue
+        if low == high:
+            merge_runs(order[begin:stop], moment[begin:stop], room, more_room)
+            continue
+        if stop - begin <= _SHORT:
+            insert(order[begin:stop], code[begin:stop], moment[begin:stop])
+            continue
+        least, between = np.uint64(low), np.uint64(high) - np.uint64(low)
+        most = (stop - begin) // _ROOM if between > np.uint64(_CLOSE * (stop - begin)) else _CLOSE * (stop - begin)
+        last = np.uint64(0)
+        while (between >> last) > np.uint64(most):
+            last += np.uint64(1)
+        end = np.zeros(np.int64(between >> last) + 2, np.int64)
+        for at in range(begin, stop):
+            end[((np.uint64(code[at]) - least) >> last) + np.uint64(1)] += 1
+        for each in range(1, len(end)):
+            end[each] += end[each - 1]
+        for each in range(len(end) - 1):
+            if end[each + 1] - end[each] > 1:
+                todo.append((begin + end[each], begin + end[each + 1]))
+        for at in range(begin, stop):
+            bucket = (np.uint64(code[at]) - least) >> last
+            to = end[bucket]
+            end[bucket] = to + 1
+            room[to], more_room[to], others[to] = order[at], moment[at], code[at]
+        for at in range(stop - begin):
+            order[begin + at], moment[begin + at], code[begin + at] = room[at], more_room[at], others[at]
 
 
 def insert(order: Ints, code: Ints, moment: Ints) -> None:
@@ -184,7 +221,7 @@ def _compiled() -> Any | None:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    for part in (merge_runs, insert):
+    for part in (merge_runs, insert, set_apart):
         register_jitable(part)
     types: Any = numba.types
     given = types.Array(types.int64, 1, "C", readonly=True)

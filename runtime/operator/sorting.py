@@ -35,8 +35,8 @@ _ROW = 52
 """Bytes that sorting takes for a row: its time, its group, its place and moment, and both once more where runs are
 merged."""
 
-_MISSING = 0x2545F4914F6CDD1D
-"""The code of a key that is NULL: any number will do."""
+_MISSING = 0
+"""The code of a key that is NULL: any number will do, and one that is not far from others is sorted soonest."""
 
 
 class Task(Protocol):

@@ -29,10 +29,17 @@ ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 1]
 # ---- the kernel ---------------------------------------------------------------------------------
 
 
-@given(st.integers(0, 3000), st.sampled_from([1, 2, 40, 3000]), st.sampled_from([1, 7, 10**6]), st.integers(0, 2**32))
-def test_rows_by_code_and_time_as_numpy_has_them(rows: int, codes: int, times: int, seed: int) -> None:
+@given(
+    st.integers(0, 3000),
+    st.sampled_from([1, 2, 40, 3000]),
+    st.sampled_from([0, 30, 54]),
+    st.sampled_from([1, 7, 10**6]),
+    st.integers(0, 2**32),
+)
+def test_rows_by_code_and_time_as_numpy_has_them(rows: int, codes: int, close: int, times: int, seed: int) -> None:
+    """Codes far and wide; or close together, and others at the ends of all numbers."""
     random = np.random.default_rng(seed)
-    known = np.concatenate([random.integers(-(2**63), 2**63 - 1, codes), ENDS])
+    known = np.concatenate([random.integers(-(2**63), 2**63 - 1, codes) >> close, ENDS])
     code, time = random.choice(known, rows), random.integers(0, times, rows)
     pieces = np.sort(random.integers(0, rows + 1, random.integers(0, 5)))
     time = np.concatenate([np.sort(part) for part in np.split(time, pieces)])  # as blocks of a shuffle come
