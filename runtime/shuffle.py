@@ -22,8 +22,8 @@ def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFr
     split its largest partitions, as no operator of its own needs the partitions any more: but a worker does. Only in a
     session that scans buckets in any case, as those that sase starts do, a bucketed table is as the worker needs it.
 
-    For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own. Matches
-    of a query that has gone by these keys, or some of them, are where they have to be already.
+    For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own. Rows
+    that have gone by these keys, or some of them, are where they have to be, as are the matches of such rows.
     """
     if partitions is None and are_together(rows, keys):
         return rows
@@ -49,29 +49,47 @@ def buckets(rows: DataFrame) -> int | None:
     return int(table.get().bucketSpec().get().numBuckets())
 
 
-# ---- matches of an earlier query ------------------------------------------------------------------
+# ---- what is in one place already -----------------------------------------------------------------
 
 
 def are_together(rows: DataFrame, keys: Sequence[str]) -> bool:
-    """Whether rows that agree on the keys are in one partition, as they were made of the matches of one query whose
-    events have gone by no other keys, and each has stayed where it was found."""
+    """Whether rows that agree on the keys are in one partition, as each has stayed where a shuffle has brought it: one
+    by no other columns, of the rows themselves, or of the events of a query of whose matches they are made."""
     if is_remote():
         return False
-    above, worker = _above(execution(rows).analyzed(), IN_PLACE)
-    if worker.nodeName() != "MapInArrow" or worker.functionExpr().name() != WORKER:
+    above, node = _above(execution(rows).analyzed(), IN_PLACE)
+    if node.nodeName() not in ("RepartitionByExpression", "MapInArrow"):
         return False
-    columns = {column.exprId().id(): column_of(column.name()) for column in elements(worker.output())}
     asked = elements(execution(rows.select(*keys)).analyzed().projectList())
-    made = [_followed(above, _Place(key.exprId().id())) for key in asked]
-    named = {columns.get(place.column) for place in made if place is not None and not place.inside}
+    known = {_followed(above, _Place(key.exprId().id())) for key in asked}
+    if node.nodeName() == "MapInArrow":
+        if node.functionExpr().name() != WORKER:
+            return False
+        known, node = _of_events(node, known)
+    if node.nodeName() != "RepartitionByExpression":
+        return False
+    by = [_read(key, ()) for key in elements(node.partitionExpressions())]
+    return bool(by) and None not in by and known.issuperset(by) and (by[-2:] == 2 * by[:1] or _stays(node))
+
+
+def _of_events(worker: Any, of_matches: Collection[_Place | None]) -> tuple[set[_Place | None], Any]:
+    """Columns of matches as those of the rows that were shuffled for the worker, if they are of its key, on which all
+    events of a match agree; and that shuffle."""
+    columns = {column.exprId().id(): column_of(column.name()) for column in elements(worker.output())}
+    named = {columns.get(place.column) for place in of_matches if place is not None and not place.inside}
     given = worker.children().head()
     below, shuffle = _above(given, {"Project", "Sort"})
-    if shuffle.nodeName() != "RepartitionByExpression":
-        return False
     places = zip(_names(given), elements(given.output()), strict=True)
-    known = {_followed(below, _Place(column.exprId().id())) for name, column in places if name in named}
-    by = [_read(key, ()) for key in elements(shuffle.partitionExpressions())]
-    return None not in by and by[-2:] == 2 * by[:1] and known.issuperset(by)
+    return {_followed(below, _Place(column.exprId().id())) for name, column in places if name in named}, shuffle
+
+
+def _stays(shuffle: Any) -> bool:
+    """Whether Spark has no reason to leave it out: see `by_key`."""
+    _, leaf = _above(shuffle.children().head(), IN_PLACE - {"LogicalRelation"})
+    if leaf.nodeName() == "LogicalRelation":
+        table = leaf.catalogTable()
+        return bool(table.isEmpty() or table.get().bucketSpec().isEmpty())
+    return leaf.nodeName() in ("LocalRelation", "LogicalRDD")
 
 
 def _above(node: Any, names: Collection[str]) -> tuple[list[Any], Any]:

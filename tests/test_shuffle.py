@@ -111,6 +111,23 @@ FROM_ELSEWHERE: dict[str, Callable[[DataFrame], DataFrame]] = {
 }
 
 
+@pytest.mark.parametrize("way", ANSWERS)
+def test_rows_that_somebody_has_brought_together(spark: SparkSession, tables: None, way: str) -> None:
+    def shuffles(events: DataFrame) -> int:
+        matches = found(spark, way, events)
+        assert len(matches.collect()) == KEYS
+        return int(matches._jdf.queryExecution().analyzed().toString().count("RepartitionByExpression"))
+
+    with settings(spark, **ONE_FILE_A_TASK, **JOINED_LATE):
+        plain = spark.table("plain")
+        assert shuffles(plain.repartition(3, "id").where("ts >= 0")) == 1
+        assert shuffles(plain.repartition("ts")) == 2
+        assert shuffles(plain.repartition(3, "id", "ts")) == 2
+        assert shuffles(plain.repartitionByRange(3, "id").where("ts >= 0")) == 2
+        assert shuffles(spark.table("bucketed").repartition("id").where("ts >= 0")) == 2
+        assert shuffles(plain.join(spark.table("places"), "id").repartition("id")) == 2
+
+
 def _is_listed(matches: DataFrame) -> Column:
     """A subquery, of which Spark makes a join."""
     matches.sparkSession.createDataFrame([("x",), ("y",)], "place string").createOrReplaceTempView("listed")
