@@ -31,9 +31,9 @@ BUDGET = 384 << 20
 """Bytes that sorting a part of a partition may take. Adaptive execution makes partitions of 64 MB as they are in files,
 which take less."""
 
-_ROW = 52
-"""Bytes that sorting takes for a row: its time, its group, its place and moment, and both once more where runs are
-merged."""
+_ROW = 56
+"""Bytes that sorting takes for a row: its time, its place, moment and code in a bucket, and these three once more where
+all are in one bucket, and spread again."""
 
 _MISSING = 0
 """The code of a key that is NULL: any number will do, and one that is not far from others is sorted soonest."""
