@@ -23,7 +23,7 @@ def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFr
     session that scans buckets in any case, as those that sase starts do, a bucketed table is as the worker needs it.
 
     For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own. Rows
-    that have gone by these keys, or some of them, are where they have to be, as are the matches of such rows.
+    that have gone by just these keys are where they have to be, as are the matches of such rows.
     """
     if partitions is None and are_together(rows, keys):
         return rows
@@ -53,8 +53,8 @@ def buckets(rows: DataFrame) -> int | None:
 
 
 def are_together(rows: DataFrame, keys: Sequence[str]) -> bool:
-    """Whether rows that agree on the keys are in one partition, as each has stayed where a shuffle has brought it: one
-    by no other columns, of the rows themselves, or of the events of a query of whose matches they are made."""
+    """Whether each row has stayed where a shuffle by these keys has brought it, or the events of the match that it is
+    made of. (By some of them would do as well, but these may have few values, and leave cores without work.)"""
     if is_remote():
         return False
     above, node = _above(execution(rows).analyzed(), IN_PLACE)
@@ -69,7 +69,7 @@ def are_together(rows: DataFrame, keys: Sequence[str]) -> bool:
     if node.nodeName() != "RepartitionByExpression":
         return False
     by = [_read(key, ()) for key in elements(node.partitionExpressions())]
-    return bool(by) and None not in by and known.issuperset(by) and (by[-2:] == 2 * by[:1] or _stays(node))
+    return None not in by and known == set(by) and (by[-2:] == 2 * by[:1] or _stays(node))
 
 
 def _of_events(worker: Any, of_matches: Collection[_Place | None]) -> tuple[set[_Place | None], Any]:

@@ -143,14 +143,14 @@ def test_matches_may_be_in_one_place_already(spark: SparkSession, way: str) -> N
 @pytest.mark.parametrize(
     ("first", "second", "shuffles"),
     [
-        ("id", "id, place", 1),
         ("id, place", "id, place", 1),
+        ("id", "id, place", 2),
         ("id, place", "id", 2),
         ("place", "id", 2),
         ("id", "place", 2),
     ],
 )
-def test_matches_of_some_of_the_keys_are(spark: SparkSession, first: str, second: str, shuffles: int) -> None:
+def test_matches_of_other_keys_are_not(spark: SparkSession, first: str, second: str, shuffles: int) -> None:
     assert first_and_second(spark, (first, second), "as they are") == shuffles
 
 
