@@ -24,10 +24,11 @@ def in_batches(
     """
     schema, rows = file.schema_arrow, MOST_ROWS
     texts = [name for name in names if name not in words and not pa.types.is_primitive(schema.field(name).type)]
-    for at, group in enumerate(groups):
-        if texts and at == 0:
-            first = file.iter_batches(LOOK, [group], columns=texts, use_threads=False)
-            rows = min([rows, *map(enough, first)][:2])
+    looked = not texts
+    for group in groups:
+        if not looked:
+            looked, first = True, next(file.iter_batches(LOOK, [group], columns=texts, use_threads=False), None)
+            rows = rows if first is None else min(rows, enough(first))
         for batch in file.iter_batches(rows, [group], columns=list(names), use_threads=False):
             yield batch
             if texts:

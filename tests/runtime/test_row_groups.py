@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +36,23 @@ def test_a_batch_is_no_larger_than_it_should_be(file: Path, monkeypatch: pytest.
         found = list(in_batches(opened, [0, 1], ["n", "text"]))
     assert pa.Table.from_batches(found).column("n").to_pylist() == list(range(ROWS))
     assert all(batch.num_rows >= row_groups.LOOK and batch.nbytes < 3 << 20 for batch in found[:-1])
+
+
+def test_no_more_is_looked_at_than_a_few_rows(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each row of what is read comes once."""
+    read: list[tuple[int, int]] = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def watched(opened: pq.ParquetFile, size: int, *args: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        for batch in iter_batches(opened, size, *args, **options):
+            read.append((size, batch.num_rows))
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", watched)
+    with pq.ParquetFile(file) as opened:
+        assert sum(batch.num_rows for batch in in_batches(opened, [0, 1], ["n", "text"])) == ROWS
+    looks = [rows for size, rows in read if size == row_groups.LOOK]
+    assert looks == [row_groups.LOOK] and sum(rows for _, rows in read) == ROWS + row_groups.LOOK
 
 
 def test_what_grows_wider_is_noticed_with_the_next_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
