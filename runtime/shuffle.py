@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
-from sase.runtime.io.plans import IN_PLACE, elements, execution, nodes
+from sase.runtime.io.plans import IN_PLACE, elements, execution
 from sase.runtime.pattern import WORKER, column_of
 from sase.runtime.session import KEEP_BUCKETS
 
@@ -25,26 +25,33 @@ def by_key(rows: DataFrame, *keys: str, partitions: int | None = None) -> DataFr
     For a window function over the keys, the repeated one is as good as once, so it needs no shuffle of its own. Rows
     that have gone by just these keys are where they have to be, as are the matches of such rows.
     """
-    if partitions is None and are_together(rows, keys):
-        return rows
-    found = buckets(rows) if partitions is None else None
-    if found:
-        return rows.repartition(found, *keys)  # left out if they are buckets of these keys, and right if they are not
+    if partitions is None and not is_remote():
+        above, node = _left_in_place(rows)
+        if _have_gone_by(rows, keys, above, node):
+            return rows
+        if found := _kept_buckets(rows, node):
+            return rows.repartition(found, *keys)  # left out if they are of these keys, and right if they are not
     count = () if partitions is None else (partitions,)
     return rows.repartition(*count, *keys, *2 * keys[:1])
 
 
 def buckets(rows: DataFrame) -> int | None:
     """How many buckets there are, if rows are read from one table that has them, and Spark keeps to them."""
-    if is_remote() or any(rows.sparkSession.conf.get(name, None) != value for name, value in KEEP_BUCKETS.items()):
+    return None if is_remote() else _kept_buckets(rows, _left_in_place(rows)[1])
+
+
+def _kept_buckets(rows: DataFrame, node: Any) -> int | None:
+    if any(rows.sparkSession.conf.get(name, None) != value for name, value in KEEP_BUCKETS.items()):
         return None
-    relation = None
-    for node in nodes(execution(rows).analyzed()):
-        if node.nodeName() not in IN_PLACE or not node.subqueries().isEmpty():
-            return None
-        relation = node if node.nodeName() == "LogicalRelation" else relation
-    table = relation.catalogTable() if relation is not None else None
-    if table is None or table.isEmpty() or table.get().bucketSpec().isEmpty():
+    return _buckets_of(node)
+
+
+def _buckets_of(node: Any) -> int | None:
+    """Those of the table, if it is one that has some."""
+    if node.nodeName() != "LogicalRelation":
+        return None
+    table = node.catalogTable()
+    if table.isEmpty() or table.get().bucketSpec().isEmpty():
         return None
     return int(table.get().bucketSpec().get().numBuckets())
 
@@ -52,12 +59,12 @@ def buckets(rows: DataFrame) -> int | None:
 # ---- what is in one place already -----------------------------------------------------------------
 
 
-def are_together(rows: DataFrame, keys: Sequence[str]) -> bool:
+def _have_gone_by(rows: DataFrame, keys: Sequence[str], above: Sequence[Any], node: Any) -> bool:
     """Whether each row has stayed where a shuffle by these keys has brought it, or the events of the match that it is
-    made of. (By some of them would do as well, but these may have few values, and leave cores without work.)"""
-    if is_remote():
-        return False
-    above, node = _above(execution(rows).analyzed(), IN_PLACE)
+    made of. (By some of them would do as well, but these may have few values, and leave cores without work.)
+
+    `above` are the nodes that have left it in place, and `node` is what they read.
+    """
     if node.nodeName() not in ("RepartitionByExpression", "MapInArrow"):
         return False
     asked = elements(execution(rows.select(*keys)).analyzed().projectList())
@@ -77,7 +84,7 @@ def _of_events(worker: Any, of_matches: Collection[_Place | None]) -> tuple[set[
     events of a match agree; and that shuffle."""
     columns = {column.exprId().id(): column_of(column.name()) for column in elements(worker.output())}
     named = {columns.get(place.column) for place in of_matches if place is not None and not place.inside}
-    given = worker.children().head()
+    given = worker.child()
     below, shuffle = _above(given, {"Project", "Sort"})
     places = zip(_names(given), elements(given.output()), strict=True)
     return {_followed(below, _Place(column.exprId().id())) for name, column in places if name in named}, shuffle
@@ -85,20 +92,21 @@ def _of_events(worker: Any, of_matches: Collection[_Place | None]) -> tuple[set[
 
 def _stays(shuffle: Any) -> bool:
     """Whether Spark has no reason to leave it out: see `by_key`."""
-    _, leaf = _above(shuffle.children().head(), IN_PLACE - {"LogicalRelation"})
-    if leaf.nodeName() == "LogicalRelation":
-        table = leaf.catalogTable()
-        return bool(table.isEmpty() or table.get().bucketSpec().isEmpty())
-    return leaf.nodeName() in ("LocalRelation", "LogicalRDD")
+    _, leaf = _above(shuffle.child(), IN_PLACE)
+    return leaf.nodeName() in ("LogicalRelation", "LocalRelation", "LogicalRDD") and _buckets_of(leaf) is None
+
+
+def _left_in_place(rows: DataFrame) -> tuple[list[Any], Any]:
+    return _above(execution(rows).analyzed(), IN_PLACE)
 
 
 def _above(node: Any, names: Collection[str]) -> tuple[list[Any], Any]:
-    """The nodes of these names, from the uppermost one on, and the first that is none of them. One with a subquery is
-    none: Spark makes a join of it."""
+    """The nodes of these names, from the uppermost one on, and the first that is none of them, or reads a table. One
+    with a subquery is none: Spark makes a join of it."""
     found = []
-    while node.nodeName() in names and node.children().size() == 1 and node.subqueries().isEmpty():
+    while (name := node.nodeName()) in names and name != "LogicalRelation" and node.subqueries().isEmpty():
         found.append(node)
-        node = node.children().head()
+        node = node.child()
     return found, node
 
 

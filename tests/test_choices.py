@@ -180,6 +180,9 @@ def test_large_files_are_expected_to_be_read_by_workers() -> None:
     ("key", "less"), [("bigint", True), ("string", True), ("decimal(10, 2)", False), ("binary", False)]
 )
 def test_what_only_spark_deals_out_is_expected_to_be_read_by_it(key: str, less: bool) -> None:
+    from sase.runtime.reading import _HASHED
+
+    assert (key.partition("(")[0] in _HASHED) == less
     catalog = sase.Catalog(types={name: {"ts": "bigint", "id": key} for name in "AB"})
     usual, by_spark = (
         sase.compile("EVENT SEQ(A x, B y) WHERE [id] WITHIN 1000", catalog, statistics=statistics(1e7), scan=scan)

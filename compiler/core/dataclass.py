@@ -28,7 +28,8 @@ def _frozen(cls: type[Any], repr: bool) -> type[Any]:
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         # `__init__` sets each field, once; a subclass that is no dataclass may have more.
-        if name in self.__dict__ if name in known else type(self) is made:
+        refused = name in self.__dict__ if name in known else type(self) is made
+        if refused:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         self.__dict__[name] = value
 

@@ -61,7 +61,7 @@ def _dealt(dealing: Dealing, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     ends = np.cumsum(np.bincount(place, minlength=places))
     (batch,) = narrowed(rows).take(pa.array(order)).combine_chunks().to_batches()
     labels, parts, begin = list[int](), list[pa.RecordBatch](), 0
-    step = max(1, CELL_BYTES * batch.num_rows // max(1, batch.nbytes))
+    step = fitting(CELL_BYTES, batch)
     for label, end in zip(dealing.places, ends.tolist(), strict=True):
         for start in range(begin, end, step):
             labels.append(label)
@@ -70,11 +70,16 @@ def _dealt(dealing: Dealing, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(labels, pa.int32()), cells(parts)], names=["place", "cell"])
 
 
-def cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+def cut(rows: pa.RecordBatch | pa.Table, size: int) -> Iterator[pa.RecordBatch | pa.Table]:
     """In parts of about so many bytes."""
-    step = max(1, size * batch.num_rows // max(1, batch.nbytes))
-    for start in range(0, batch.num_rows, step):
-        yield batch.slice(start, step)
+    step = fitting(size, rows)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def fitting(size: int, rows: pa.RecordBatch | pa.Table) -> int:
+    """As many of such rows as take about so many bytes, but one at least."""
+    return max(1, size * int(rows.num_rows) // max(1, int(rows.nbytes)))
 
 
 def cells(parts: Sequence[pa.RecordBatch]) -> pa.Array:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sase.runtime.operator.cells import fitting
+
 MOST_ROWS = 1 << 18
 MOST_BYTES = 32 << 20
 """About what a batch may hold, if its rows are wide."""
@@ -28,13 +30,12 @@ def in_batches(
     for group in groups:
         if not looked:
             looked, first = True, next(file.iter_batches(LOOK, [group], columns=texts, use_threads=False), None)
-            rows = rows if first is None else min(rows, enough(first))
+            rows = rows if first is None else min(rows, _enough(first))
         for batch in file.iter_batches(rows, [group], columns=list(names), use_threads=False):
             yield batch
             if texts:
-                rows = min(rows, enough(batch))
+                rows = min(rows, _enough(batch))
 
 
-def enough(batch: pa.RecordBatch) -> int:
-    """As many rows as that take about as much room as a batch may."""
-    return max(LOOK, MOST_BYTES * int(batch.num_rows) // max(1, int(batch.nbytes)))
+def _enough(batch: pa.RecordBatch) -> int:
+    return max(LOOK, fitting(MOST_BYTES, batch))

@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sase.runtime.errors import SaseRunError
-from sase.runtime.operator.cells import CELL_BYTES, opened
+from sase.runtime.operator.cells import CELL_BYTES, cut, opened
 from sase.runtime.pattern import Totals
 from sase.runtime.stream.bucket import Bucket, Step, StreamTask, called_at, named_at
 from sase.runtime.stream.group_bucket import GroupBucket, GroupTask
@@ -154,8 +154,7 @@ def cell(table: pa.Table, name: str | None = None) -> bytes:
 
 def _rows(bucket: int, kind: str, table: pa.Table) -> pd.DataFrame:
     """A table in cells of a bounded size."""
-    step = max(1, CELL_BYTES * table.num_rows // max(1, table.nbytes))
-    parts = [table.slice(begin, step) for begin in range(0, table.num_rows, step)]
+    parts = list(cut(table, CELL_BYTES))
     sizes, cells = [part.num_rows for part in parts], [cell(part) for part in parts]
     return pd.DataFrame({"bucket": bucket, "kind": kind, "size": sizes, "rows": cells})
 
