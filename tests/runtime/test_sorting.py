@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -113,12 +113,27 @@ def test_keys_follow_each_other_and_each_is_in_order(
     batches = pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=random.randrange(1, 10))
     found = sorted_rows(task, batches, budget)
     assert Counter(row["number"] for row in found) == Counter(range(len(rows)))
+    in_groups(found, by, lambda row: (row["time"], order_of(row["order"]) if tie else 0))
+
+
+def in_groups(found: Sequence[Row], by: Sequence[str], moment: Callable[[Row], Any]) -> None:
     keys = [repr([row[name] for name in by]) for row in found]
     assert sum(a != b for a, b in pairwise(keys)) == max(0, len(set(keys)) - 1)
     for key in set(keys):
-        own = [row for row, other in zip(found, keys, strict=True) if other == key]
-        moments = [(row["time"], order_of(row["order"]) if tie else 0) for row in own]
+        moments = [moment(row) for row, other in zip(found, keys, strict=True) if other == key]
         assert moments == sorted(moments)
+
+
+@given(st.lists(st.sampled_from([None, 0, 3, -7])), st.sampled_from([1, 300, 1 << 20]), st.integers(0, 2**32))
+def test_a_key_that_is_its_own_code_may_be_null(keys: list[int | None], budget: int, seed: int) -> None:
+    """And has the code of a number, then, which may be a key, too."""
+    random = Random(seed)
+    rows = [{"key": key, "time": random.randrange(8), "number": at} for at, key in enumerate(keys)]
+    schema = pa.schema({"key": pa.int64(), "time": pa.int64(), "number": pa.int32()})
+    batches = pa.Table.from_pylist(rows, schema).to_batches(max_chunksize=random.randrange(1, 10))
+    found = sorted_rows(task_for(PATTERN, by=("key",), order=None, code="key", chunk_rows=3), batches, budget)
+    assert Counter(row["number"] for row in found) == Counter(range(len(rows)))
+    in_groups(found, ["key"], lambda row: row["time"])
 
 
 @given(st.sampled_from([1, 500, 1 << 20]), st.sampled_from([1, 1000]), st.integers(0, 2**32))
